@@ -29,7 +29,7 @@ def test_inline_mode_runs_jobs_before_enqueue_returns() -> None:
 def test_drain_runs_everything_that_is_due() -> None:
     order.enqueue("eve@example.com", ["pen", "ink"])
     testing.refute_enqueued(forge, send_mail, {"to": "eve@example.com"})
-    report = asyncio.run(forge.drain())
+    report = forge.drain().run()
     assert report.done == 2
     [mail] = testing.assert_enqueued(forge, send_mail, {"to": "eve@example.com"}, status="done")
     assert mail.payload["text"] == "thank you for 2 items"
@@ -38,11 +38,11 @@ def test_drain_runs_everything_that_is_due() -> None:
 def test_retries_need_no_waiting() -> None:
     with testing.frozen(forge) as time:
         job = send_mail.enqueue("flaky@example.com", "hello")
-        asyncio.run(forge.drain())
+        forge.drain().run()
         assert job.refresh().status == "failed"
         for wait in ("1m", "2m"):  # as the Retry of the task says
             time.advance(wait)
-            asyncio.run(forge.drain())
+            forge.drain().run()
         assert job.result(timeout=0) == "sent to flaky@example.com"
         assert job.refresh().attempts == 3
 

@@ -291,3 +291,53 @@ async def test_a_store_opened_by_hand_is_closed_too(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(store, "close", close)
         await store.open()
     assert closed == ["store"]
+
+
+# ---------------------------------------------------------------------------------- drain
+
+
+def test_u15e_drain_has_a_way_for_synchronous_code(forge: Forge) -> None:
+    @forge.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    jobs = double.enqueue_many([(1,), (2,)])
+    assert forge.drain(limit=1).run().ran == 1
+    assert forge.drain(["default"]).run().done == 1
+    assert [job.result(timeout=10) for job in jobs] == [2, 4]
+    assert forge.drain().run().ran == 0
+
+
+async def test_u15e_drain_has_an_async_twin_and_may_still_be_awaited(forge: Forge) -> None:
+    @forge.task
+    async def nothing() -> None: ...
+
+    for _ in range(4):
+        await nothing.aenqueue()
+    assert (await forge.adrain(limit=1)).done == 1
+    assert (await forge.drain(limit=1)).done == 1
+    assert (await asyncio.create_task(forge.drain(limit=1))).done == 1
+    assert (await asyncio.to_thread(asyncio.run, forge.drain())).done == 1
+    with pytest.raises(Refused, match=r"await forge\.adrain"):
+        forge.drain().run()
+
+
+async def test_u15e_a_cancelled_drain_ends(forge: Forge) -> None:
+    started = asyncio.Event()
+
+    @forge.task
+    async def hang() -> None:
+        started.set()
+        await asyncio.sleep(3_600)
+
+    await hang.aenqueue()
+    draining = asyncio.create_task(forge.drain())
+    await started.wait()
+    draining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await draining
+
+
+def test_u15e_a_forgotten_drain_is_reported(forge: Forge) -> None:
+    with pytest.warns(RuntimeWarning, match="was never awaited"):
+        forge.drain()

@@ -121,3 +121,16 @@ def test_bare_groups_print_their_help(capsys: pytest.CaptureFixture[str]) -> Non
 def test_tables_have_no_colour_outside_a_terminal(in_process: InProcess) -> None:
     in_process.fill(lambda harness: harness.enqueue(1))
     assert "\x1b" not in in_process.forge("jobs", "list").out
+
+
+def test_u15j_the_first_example_of_help_needs_no_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that need an extra come later and name it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out.split("Example:")[1].split("╭")[0]
+    examples = [line.strip() for line in text.splitlines() if line.strip()]
+    with_web = ("forge demo", "forge dev", "forge web")
+    assert not examples[0].startswith(with_web)
+    assert all("[web]" in line for line in examples if line.startswith(with_web))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,35 +102,6 @@ def test_a_failed_opening_is_tried_again_by_the_next_call() -> None:
     assert access.ready() is store
     access.close()
     assert (len(store.opened), store.closed) == (3, 1)
-
-
-def test_after_close_every_call_says_so(forge: Forge) -> None:
-    @forge.task
-    def job() -> None: ...
-
-    handle = job.enqueue()
-    forge.close()
-    forge.close()
-    calls: list[Callable[[], Any]] = [
-        job.enqueue,
-        lambda: job.enqueue_many([()]),
-        lambda: forge.enqueue("job"),
-        lambda: forge.enqueue("elsewhere"),
-        handle.refresh,
-        handle.cancel,
-        handle.logs,
-        lambda: handle.result(timeout=5),
-        lambda: asyncio.run(_await(job.aenqueue)),
-        lambda: asyncio.run(_await(handle.aresult)),
-        forge.ready,
-    ]
-    for call in calls:
-        with pytest.raises(Closed, match="this Forge was closed"):
-            call()
-
-
-async def _await(call: Callable[[], Any]) -> Any:
-    return await call()
 
 
 async def test_closing_while_somebody_waits_for_a_result() -> None:

@@ -150,3 +150,52 @@ def test_on_dead_must_take_the_job(forge: Forge) -> None:
     assert forge.task(on_dead=loose, kind="send")(lambda: None)
     with Forge("memory://") as other, pytest.raises(BadOption, match="task of the same Forge"):
         other.task(on_dead=loose, kind="send")(lambda: None)
+
+
+class Service:
+    def send(self, to: str) -> str:
+        return f"{type(self).__name__} to {to}"
+
+    @classmethod
+    def make(cls, to: str) -> None: ...
+
+    @staticmethod
+    def plain(to: str) -> str:
+        return to
+
+
+def test_u15b_a_method_is_refused_with_a_remedy(forge: Forge) -> None:
+    with pytest.raises(BadOption, match="is a method, and 'self' would become") as refused:
+        forge.task(Service.send)
+    assert "@staticmethod" in str(refused.value)
+    with pytest.raises(BadOption, match="is a method"):
+
+        class Local:  # pyright: ignore[reportUnusedClass]
+            @forge.task
+            def send(self) -> None: ...
+
+    with pytest.raises(BadOption, match="needs a function"):
+        forge.task(Service.__dict__["make"])
+    assert not forge.tasks
+
+
+async def test_u15b_bound_and_static_methods_are_tasks(forge: Forge) -> None:
+    bound = forge.task(Service().send)
+
+    class Spaces:
+        @forge.task(kind="static")
+        @staticmethod
+        def plain(to: str) -> str:
+            return to
+
+        @forge.task(kind="function")
+        def by_itself(to: str) -> str:
+            return to
+
+    jobs = [
+        await bound.aenqueue("a@b.c"),
+        await Spaces.plain.aenqueue("x"),
+        await Spaces.by_itself.aenqueue("y"),
+    ]
+    await forge.drain()
+    assert [await job.aresult(timeout=10) for job in jobs] == ["Service to a@b.c", "x", "y"]

@@ -44,7 +44,7 @@ async def test_a_result_comes_back_typed(forge: Forge) -> None:
     assert (report.ran, report.done) == (2, 2)
     assert await point.aresult(timeout=60) == Point(3)
     assert await none.aresult(timeout=60) is None
-    assert await forge.job(point.id).aresult(timeout=60) == {"x": 3}
+    assert await forge.job(point.id).aresult(timeout=60) == Point(3)
     assert point.status is JobStatus.DONE
 
 
@@ -312,3 +312,48 @@ def test_waiting_in_many_threads(forge: Forge) -> None:
 
 async def _drained(forge: Forge) -> None:
     await forge.drain()
+
+
+async def test_u15d_a_handle_by_id_decodes_by_the_task_of_its_kind(any_url: str) -> None:
+    forge = Forge(any_url)
+
+    @forge.task
+    async def make(x: int) -> Point:
+        return Point(x)
+
+    job_id = (await make.aenqueue(3)).id
+    await forge.drain()
+    assert await forge.job(job_id).aresult(timeout=60) == Point(3)
+    assert await forge.job(job_id).aresult(timeout=0) == Point(3)
+    assert await (await forge.job(job_id).arefresh()).aresult(timeout=0) == Point(3)
+    for timeout in (0, 60):
+        assert await asyncio.to_thread(forge.job(job_id).result, timeout) == Point(3)
+    await forge.aclose()
+
+
+async def test_u15d_without_the_task_the_result_is_plain_json(shared_url: str) -> None:
+    forge, elsewhere = Forge(shared_url), Forge(shared_url)
+
+    @forge.task
+    async def make(x: int) -> Point:
+        return Point(x)
+
+    job_id = (await make.aenqueue(3)).id
+    await forge.drain()
+    assert await elsewhere.job(job_id).aresult(timeout=60) == {"x": 3}
+    await forge.aclose()
+    await elsewhere.aclose()
+
+
+async def test_u15f_a_result_timeout_is_a_timeout_error(forge: Forge) -> None:
+    @forge.task
+    async def later() -> None: ...
+
+    job = await later.using(delay="1h").aenqueue()
+    for timeout in (0, 0.05):
+        with pytest.raises(TimeoutError) as caught:
+            await job.aresult(timeout=timeout)
+        assert isinstance(caught.value, ResultTimeout)
+        with pytest.raises(TimeoutError, match="has not ended within"):
+            await asyncio.to_thread(job.result, timeout)
+    assert caught.value.code == "result_timeout"

@@ -221,3 +221,32 @@ def test_clock_changes_agree_with_a_count_by_hand(name: str) -> None:
 def test_a_day_that_never_was_runs_at_the_next_midnight() -> None:
     # Samoa went from the 29th of December 2011 straight to the 31st.
     assert following("0 12 30 12 *", "2011-12-29", 1, "Pacific/Apia") == ["12-30 10:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("*/90 * * * *", "minute '*/90'"),
+        ("*/60 * * * *", "minute '*/60'"),
+        ("5/60 * * * *", "minute '5/60'"),
+        ("0,*/90 * * * *", "minute '0,*/90'"),
+        ("*/60 * * * * *", "second '*/60'"),
+        ("0 */24 * * *", "hour '*/24'"),
+        ("0 0 */31 * *", "day-of-month '*/31'"),
+        ("0 0 1 */12 *", "month '*/12'"),
+        ("0 0 * * */7", "day-of-week '*/7'"),
+        ("*/999999999999999999999 * * * *", "minute"),
+    ],
+)
+def test_u15a_a_step_as_long_as_its_field_is_refused(expression: str, named: str) -> None:
+    with pytest.raises(BadCron, match=re.escape(named)) as refused:
+        cron.read(expression)
+    assert "leaves only the first" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["*/59 * * * *", "*/45 * * * *", "0 */23 * * *", "0 0 */30 * *", "0 0 1 */11 *", "0 0 * * */6"],
+)
+def test_u15a_a_step_within_its_field_is_accepted(expression: str) -> None:
+    cron.read(expression)

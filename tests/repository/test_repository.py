@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from forge_jobs import NotYet, open_storage
+
 # Spelled in two halves so that this file does not name what it forbids.
 REGISTRY_HOSTS = [
     left + right
@@ -155,3 +157,13 @@ def test_the_shape_check_passes_what_is_just_small_enough(
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "fine.py").write_text("def fine():\n" + "    x = 1\n" * 59)
     assert check_shape(project_root, tmp_path).returncode == 0
+
+
+def test_u15k_an_extra_installs_nothing_for_a_store_that_is_not_there(project_root: Path) -> None:
+    project = tomllib.loads((project_root / "pyproject.toml").read_text())["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    # The name stays: documents and scripts may ask for it.
+    assert extras["redis"] == []
+    assert not any(re.match(r"redis\b", item) for items in extras.values() for item in items)
+    with pytest.raises(NotYet, match="Redis backend is not part of this version"):
+        open_storage("redis://localhost/0")

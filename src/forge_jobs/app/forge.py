@@ -2,23 +2,19 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from forge_jobs import config
-from forge_jobs.app.clock import ForgeClock
 from forge_jobs.app.cron import CronOptions, DeclaredSchedules, T
 from forge_jobs.app.decorator import TaskDecorator
 from forge_jobs.app.worker import EmbeddedWorker, Queues, WorkerOptions, served_queues
-from forge_jobs.backends.url import open_store
 from forge_jobs.client.job import Job
-from forge_jobs.client.job_client import JobClient, ReadResult
+from forge_jobs.client.job_client import ReadResult
 from forge_jobs.client.options import JobOptions, check_names, job_fields, limit_numbers
-from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.client.task import Task
 from forge_jobs.config import EngineSettings
 from forge_jobs.core import names
-from forge_jobs.core.errors import BadOption, Refused
+from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.limits import Declared, queue_limit
@@ -27,15 +23,14 @@ from forge_jobs.engine.requests.job_requests import JobRequests
 from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
 from forge_jobs.engine.running.hooks import HookT, check_run_hook
 from forge_jobs.engine.running.rate_limit import RateLimit, RateLimiter
-from forge_jobs.engine.running.registry import Handler, HandlerRegistry, JobHandler
-from forge_jobs.kit import redact
+from forge_jobs.engine.running.registry import Handler, JobHandler
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
-from forge_jobs.store.enqueuer import Enqueuer
-from forge_jobs.store.store import Store
 
+from .forge_store import ForgeStore
 from .local_run import LocalRuns
+from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
 
 if TYPE_CHECKING:
@@ -45,7 +40,7 @@ if TYPE_CHECKING:
 EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
-class Forge:
+class Forge(ForgeStore):
     """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
     ::
@@ -62,8 +57,9 @@ class Forge:
 
     Without ``url`` the address is FORGE_URL, else DATABASE_URL, else that of forge.toml, else
     ``sqlite:///forge.db``. The store is opened on first use, which also creates or upgrades the
-    tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and forked
-    children. Methods whose names begin with ``a`` are for coroutines.
+    tables (unless FORGE_AUTO_MIGRATE=0); after ``close`` the next use opens it again. One object
+    serves threads, event loops and forked children. Methods whose names begin with ``a`` are for
+    coroutines.
     """
 
     def __init__(
@@ -74,19 +70,9 @@ class Forge:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
+        super().__init__(url, clock=clock, entropy=entropy)
         self.settings = settings or EngineSettings()
-        self.clock = ForgeClock(clock)
-        self.entropy = entropy
-        self.registry = HandlerRegistry()
-        self._url = url
-        self._made = None if url is None else self._store_at(url)
-        self._access = StoreAccess(
-            self._make_store, migrate=config.auto_migrate, on_open=self._publish_limits
-        )
-        self.enqueuer = Enqueuer(self._access, self.registry.around_enqueue)
         self._declared: dict[str, int] = {}
-        # A caller waits for a result in real time, whatever clock a test puts in place.
-        self.client = JobClient(self._access, self.enqueuer, SYSTEM_CLOCK)
         self._limiter: RateLimiter | None = None
         tasks: dict[str, Task[..., Any]] = {}
         self._requests = JobRequests(
@@ -96,11 +82,8 @@ class Forge:
         self._registration = TaskRegistration(tasks, self.registry, self.client, local)
         self._schedules = DeclaredSchedules(tasks)
         self.task = TaskDecorator(self._registration.register, {})
-        self._access.at_fork(self.client.workers.clear)
+        self.client.reader_of = self._reader
         self._access.at_fork(lambda: setattr(self, "_limiter", None))
-
-    def __repr__(self) -> str:
-        return f"<Forge {redact.url(self._url) if self._url else 'at its configured address'}>"
 
     # ------------------------------------------------------------------ enqueue
 
@@ -295,10 +278,18 @@ class Forge:
             )
         )
 
-    async def drain(
+    def drain(
+        self, queues: Iterable[str] | None = None, *, limit: int | None = None
+    ) -> PendingDrain:
+        """Run all jobs that are due, and the jobs they enqueue, here and now; for tests and
+        scripts: ``await forge.drain()``, or ``forge.drain().run()`` in synchronous code.
+        """
+        return PendingDrain(self.adrain(queues, limit=limit))
+
+    async def adrain(
         self, queues: Iterable[str] | None = None, *, limit: int | None = None
     ) -> "DrainReport":
-        """Run all jobs that are due, and the jobs they enqueue, on this event loop; for tests."""
+        """``drain`` for coroutines: on this event loop."""
         from forge_jobs.engine.drain import drain
 
         await self._requests.refresh()
@@ -313,74 +304,7 @@ class Forge:
             requests=self._requests,
         )
 
-    # ------------------------------------------------------------------ the store
-
-    @property
-    def url(self) -> str:
-        """The address in use. It may hold a password: print it through ``kit.redact`` only."""
-        if self._url is None:
-            self._url = config.load().url
-        return self._url
-
-    @property
-    def store(self) -> Store:
-        """The store; not necessarily open (``ready`` opens it)."""
-        return self._access.store
-
-    def ready(self) -> Store:
-        """Open the store now instead of on first use; raises what opening raises."""
-        return self._access.ready()
-
-    async def aready(self) -> Store:
-        """``ready`` for coroutines."""
-        return await self._access.aready()
-
-    def close(self) -> None:
-        """Close the store and end the I/O thread; later calls raise Closed."""
-        self._check_idle()
-        self._access.close()
-
-    async def aclose(self) -> None:
-        """``close`` for coroutines."""
-        self._check_idle()
-        await self._access.aclose()
-
-    def __enter__(self) -> "Forge":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> "Forge":
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def _check_idle(self) -> None:
-        if self.client.workers:
-            raise Refused("a worker of this Forge is running: leave its `async with` first")
-
-    def _make_store(self) -> Store:
-        return self._made if self._made is not None else self._store_at(self.url)
-
-    def _store_at(self, url: str) -> Store:
-        return open_store(url, clock=self.clock, entropy=self.entropy)
-
-    async def _publish_limits(self, store: Store) -> None:
-        declared = list(self.registry.limits.values())
-        if declared:
-            await store.limits.publish(declared)
+    # ------------------------------------------------------------------ parts
 
     def _request(self, kind: str, payload: object, fields: Mapping[str, Any]) -> NewJob:
         value: object = dict[str, Any]() if payload is None else payload

@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -105,6 +106,23 @@ def _check_function(function: object) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadOption(
             f"@forge.task: {function.__qualname__} is a generator; a task returns one value"
+        )
+    _check_no_method(function)
+
+
+def _check_no_method(function: Callable[..., Any]) -> None:
+    """BadOption for a function of a class body that takes ``self`` or ``cls``: the store keeps
+    arguments, and an object of the class is none."""
+    if not isinstance(function, types.FunctionType):
+        return
+    in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if in_class and first in ("self", "cls"):
+        raise BadOption(
+            f"@forge.task: {function.__qualname__} is a method, and {first!r} would become an "
+            "argument of its jobs: define the function outside of the class, put @staticmethod "
+            f"below @forge.task, or register a bound method with "
+            f"forge.task(object.{function.__name__})"
         )
 
 

@@ -47,9 +47,9 @@ def forge(
 
     \b
     Example:
-      forge demo                          run a demo
       forge worker pkg.jobs:forge         run jobs
       forge jobs list --status dead       list dead jobs
+      forge demo                          run a demo, with forge-jobs\\[web]
     """
     if version:
         from importlib.metadata import version as installed

@@ -87,12 +87,12 @@ class Job(Generic[R]):
         self._client.check_may_block("job.result()", "await job.aresult()")
         if timeout_s == 0:
             (peek,) = self._client.access.run(lambda store: store.jobs.peek([self.id]))
-            return self._outcome(self._check_ended(peek))
+            return self._decoded(self._check_ended(peek))
         poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, reply)
             if reply.wait(timeout_s):
-                return self._outcome(reply.result())
+                return self._decoded(reply.result())
         except BaseException:
             poller.forget(self.id, reply)
             raise
@@ -105,16 +105,17 @@ class Job(Generic[R]):
         if timeout_s == 0:
             store = await self._client.access.aready()
             (peek,) = await store.jobs.peek([self.id])
-            return self._outcome(self._check_ended(peek))
+            return await self._adecoded(self._check_ended(peek))
         poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, reply)
             async with asyncio.timeout(timeout_s):
-                return self._outcome(await reply.aresult())
+                ended = await reply.aresult()
         except TimeoutError:
             raise self._timed_out(timeout_s) from None
         finally:
             poller.forget(self.id, reply)
+        return await self._adecoded(ended)
 
     def cancel(self, reason: str = _REASON) -> bool:
         """Cancel the job: a waiting one never starts, a running one is asked to stop.
@@ -233,6 +234,25 @@ class Job(Generic[R]):
     def finished_at(self) -> datetime | None:
         """When it ended; None while it has not."""
         return _datetime(self.record.finished_at)
+
+    def _decoded(self, peek: Peek) -> R:
+        """The outcome, decoded by the task of the job's kind. Only a handle made by id has to ask
+        the store for its kind."""
+        if self._read is None:
+            self._find_reader(
+                self._record or self._client.access.run(lambda store: store.jobs.get(self.id))
+            )
+        return self._outcome(peek)
+
+    async def _adecoded(self, peek: Peek) -> R:
+        if self._read is None:
+            store = await self._client.access.aready()
+            self._find_reader(self._record or await store.jobs.get(self.id))
+        return self._outcome(peek)
+
+    def _find_reader(self, record: JobRecord | None) -> None:
+        found = None if record is None else self._client.reader_of(record.kind)
+        self._read = found or payload.decode
 
     def _outcome(self, peek: Peek) -> R:
         if peek.status is not JobStatus.DONE:

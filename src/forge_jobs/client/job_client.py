@@ -42,7 +42,7 @@ class JobClient:
     None to store the job at once.
     """
 
-    __slots__ = ("access", "enqueuer", "inline_mode", "poller", "workers")
+    __slots__ = ("access", "enqueuer", "inline_mode", "poller", "reader_of", "workers")
 
     def __init__(self, access: StoreAccess, enqueuer: Enqueuer, clock: Clock) -> None:
         self.access = access
@@ -50,6 +50,8 @@ class JobClient:
         self.poller = ResultPoller(access, clock)
         self.inline_mode: InlineMode | None = None
         self.workers: list[LocalWorker] = []
+        # How the results of a kind are decoded; None for a kind without a task here.
+        self.reader_of: Callable[[str], ReadResult | None] = lambda kind: None
 
     def enqueue(self, job: NewJob, read: ReadResult | None, tx: object = None) -> Job[Any]:
         """Store one job, from synchronous code."""

@@ -1,5 +1,8 @@
 """Gives a process access to its store: opened on first use, from any thread, loop or forked child.
 
+Closing ends the I/O thread and the connections; the next use opens the store again. Only an
+interpreter that shuts down opens nothing any more, which is what ``Closed`` says.
+
 Synchronous calls either write on the calling thread (``enqueue_sync``) or run a coroutine on the
 I/O thread and wait for it. Coroutines use the store on their own loop.
 """
@@ -29,7 +32,8 @@ class StoreAccess:
 
     Implements ``StorePort``. ``make_store`` is called once, on first use; ``migrate`` says whether
     opening may change the schema; ``on_open`` is awaited with the store each time it was opened. A
-    failed opening is retried by the next call.
+    failed opening is retried by the next call. A call that another thread's ``close`` overtakes
+    raises Closed.
     """
 
     def __init__(
@@ -43,7 +47,6 @@ class StoreAccess:
         self._migrate = migrate
         self._on_open = on_open
         self._store: Store | None = None
-        self._closed = False
         self._at_fork: list[Callable[[], None]] = []
         self._reset()
         _ALL.add(self)
@@ -53,8 +56,9 @@ class StoreAccess:
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._opening: ThreadResult[Store] | None = None
-        # On the I/O loop: one opening or closing at a time, also those of interrupted callers.
-        self._changing = asyncio.Lock()
+        # One opening or closing at a time, also those of interrupted callers. An asyncio.Lock
+        # belongs to a loop, and each I/O thread has a loop of its own.
+        self._changing: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self.opened: Store | None = None
         self.direct: Store | None = None
 
@@ -73,14 +77,23 @@ class StoreAccess:
         if opened is not None and not sys.is_finalizing():
             return opened
         self._check_thread()
-        return self._open().result()
+        while True:
+            try:
+                return self._open().result()
+            except CancelledError:
+                pass  # a close has just ended the I/O thread: open again, on a new one
 
     async def aready(self) -> Store:
         """The open store, for coroutines."""
         opened = self.opened
         if opened is not None:
             return opened
-        return await self._open().aresult()
+        while True:
+            opening = self._open()
+            try:
+                return await opening.aresult()
+            except CancelledError:
+                pass  # as in ``ready``; a cancelled caller gets asyncio's own error
 
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here.
@@ -90,7 +103,10 @@ class StoreAccess:
         """
         store = self.ready()
         self._check_thread()
-        return self.start(lambda: work(store)).result()
+        try:
+            return self.start(lambda: work(store)).result()
+        except CancelledError:
+            raise Closed(_OVERTAKEN) from None
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> ThreadResult[T]:
         """Start a coroutine on the I/O thread, from synchronous code; or raise Closed."""
@@ -108,31 +124,34 @@ class StoreAccess:
             raise Closed(_ENDING) from error
 
     def close(self) -> None:
-        """Close the store and end the I/O thread; later calls raise Closed. Idempotent."""
+        """Close the store and end the I/O thread. Idempotent; the next use opens it again."""
         if sys.is_finalizing():
             return
         self._check_thread()
-        self._mark_closed()
-        if self._store is not None:
+        self._forget_opened()
+        if self._store is None:
+            self.io.close()
+            return
+        # Cancelled: another close ended the thread meanwhile, perhaps before this one had its turn.
+        with contextlib.suppress(CancelledError):
             try:
-                self._start_closing().result()
+                self.io.start(self._close_on_io).result()
             except CancelledError:
-                self.io.close()
-                with contextlib.suppress(CancelledError):
-                    self._start_closing().result()
-        self.io.close()
+                self.io.start(self._close_on_io).result()
+        self.io.join_stopped()
 
     async def aclose(self) -> None:
         """``close`` for coroutines; does not block the event loop."""
-        self._mark_closed()
-        if self._store is not None:
+        self._forget_opened()
+        if self._store is None:
+            await asyncio.to_thread(self.io.close)
+            return
+        with contextlib.suppress(CancelledError):
             try:
-                await self._start_closing().aresult()
+                await self.io.start(self._close_on_io).aresult()
             except CancelledError:
-                await asyncio.to_thread(self.io.close)
-                with contextlib.suppress(CancelledError):
-                    await self._start_closing().aresult()
-        await asyncio.to_thread(self.io.close)
+                await self.io.start(self._close_on_io).aresult()
+        await asyncio.to_thread(self.io.join_stopped)
 
     def close_at_exit(self) -> None:
         """At exit: close the store; a later call opens it again if it still can."""
@@ -142,30 +161,14 @@ class StoreAccess:
         if opening is not None and opening.done and not opening.failed:
             self.io.call(opening.result().close, _AT_EXIT_S)
 
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called."""
-        return self._closed
-
-    def _mark_closed(self) -> None:
+    def _forget_opened(self) -> None:
         with self._lock:
-            self._closed = True
             self.opened = self.direct = self._opening = None
-
-    def _start_closing(self) -> ThreadResult[None]:
-        """Start closing on the I/O thread. The result is cancelled if an earlier, interrupted close
-        ends the thread meanwhile."""
-        try:
-            return self.io.start(self._close_on_io)
-        except RuntimeError:
-            # An interrupted close has just ended the thread: a new thread closes what is left.
-            self.io.close()
-            return self.io.start(self._close_on_io)
 
     async def _close_on_io(self) -> None:
         """Close the store and end this thread, whether or not the caller still waits."""
         try:
-            async with self._changing:
+            async with self._changes():
                 self.opened = self.direct = None
                 # Also when it was not opened here: ``store`` may have been opened directly.
                 if self._store is not None:
@@ -176,10 +179,8 @@ class StoreAccess:
     def _open(self) -> ThreadResult[Store]:
         if sys.is_finalizing():
             raise Closed(_ENDING)
-        store = self.store if not self._closed else None
+        store = self.store
         with self._lock:
-            if self._closed or store is None:
-                raise Closed(_CLOSED)
             opening = self._opening
             if opening is None or opening.failed:
                 migrate = self._migrate()
@@ -188,9 +189,7 @@ class StoreAccess:
         return opening
 
     async def _open_on_io(self, store: Store, migrate: bool) -> Store:
-        async with self._changing:
-            if self._closed:
-                raise Closed(_CLOSED)
+        async with self._changes():
             if self.opened is None:
                 await store.open(migrate=migrate)
                 if self._on_open is not None:
@@ -198,6 +197,12 @@ class StoreAccess:
                 self.opened = store
                 self.direct = store if store.capabilities.sync_calls else None
         return store
+
+    def _changes(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if self._changing is None or self._changing[0] is not loop:
+            self._changing = (loop, asyncio.Lock())
+        return self._changing[1]
 
     def _check_thread(self) -> None:
         if threading.current_thread().name == _IO_NAME:
@@ -224,7 +229,7 @@ class StoreAccess:
 
 _IO_NAME = "forge-io"
 _AT_EXIT_S = 2.0
-_CLOSED = "this Forge was closed: make a new one"
+_OVERTAKEN = "another thread closed the store during this call, which may have had its effect"
 _ENDING = "the interpreter is shutting down: nothing can be stored any more"
 _ALL: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
 _PARENT_THREADS: list[IoThread] = []

@@ -150,6 +150,7 @@ def _read(expression: str, zone: str) -> Cron:
         raise BadCron(f"cron expression {expression!r}: {_error_text(error, parts)}") from error
     if next(probe, None) is None:
         raise BadCron(f"cron expression {expression!r} never comes: no such day within 50 years")
+    _check_steps(expression, parts)
     minute, hour = parts[-5], parts[-4]
     fixed = not minute.startswith("*") and not hour.startswith("*")
     return Cron(fields, time_zone(zone), fixed)
@@ -217,6 +218,34 @@ def _error_text(error: CronSimError, parts: list[str]) -> str:
         return f"{error}: {_SHAPE}"
     value = parts[_FIELD_NAMES.index(name) - len(_FIELD_NAMES)]
     return f"{name} {value!r} is wrong: use *, lists, ranges and steps of {_RULES[name]}"
+
+
+# How many values a field has; a step of so many or more leaves only the first one.
+_VALUES: Final = {
+    "second": 60, "minute": 60, "hour": 24, "day-of-month": 31, "month": 12, "day-of-week": 7,
+}  # fmt: skip
+_ONCE: Final = {
+    "second": "once a minute is '0 * * * * *'",
+    "minute": "once an hour is '0 * * * *', every two hours '0 */2 * * *'",
+    "hour": "once a day is '0 0 * * *', every two days '0 0 */2 * *'",
+    "day-of-month": "once a month is '0 0 1 * *'",
+    "month": "once a year is '0 0 1 1 *'",
+    "day-of-week": "once a week is '0 0 * * sun'",
+}
+
+
+def _check_steps(expression: str, parts: list[str]) -> None:
+    """BadCron for a step that is as long as its field or longer: ``*/90`` minutes would run at
+    minute 0 only, every hour."""
+    for name, part in zip(_FIELD_NAMES[-len(parts) :], parts, strict=True):
+        for item in part.split(","):
+            step = item.partition("/")[2]
+            if step and int(step) >= _VALUES[name]:
+                raise BadCron(
+                    f"cron expression {expression!r}: {name} {part!r} is wrong: the field has "
+                    f"{_VALUES[name]} values, so a step of {step} leaves only the first: "
+                    f"{_ONCE[name]}"
+                )
 
 
 def _plain(moment: datetime) -> datetime:

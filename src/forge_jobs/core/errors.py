@@ -16,7 +16,7 @@
      │   ├ NotWritable ─ ServerTooOld
      │   ├ Corrupt  SchemaMismatch
      ├ ResultTimeout  JobFailed     while waiting for a result
-     └ Closed           the client was closed, or the interpreter is shutting down
+     └ Closed           closed during the call, or the interpreter is shutting down
 
 Each class has a stable ``code``; programs compare the class or the code, never the text.
 """
@@ -238,8 +238,9 @@ class SchemaMismatch(StoreError):
     code = "schema_mismatch"
 
 
-class ResultTimeout(ForgeError):
-    """The job did not end within the given time. The job itself is not affected."""
+class ResultTimeout(ForgeError, TimeoutError):
+    """The job did not end within the given time. The job itself is not affected. It is a
+    ``TimeoutError`` too, as callers of other waiting functions expect."""
 
     code = "result_timeout"
 
@@ -257,6 +258,9 @@ class JobFailed(ForgeError):
 
 
 class Closed(ForgeError):
-    """The client is closed, or the interpreter is shutting down."""
+    """The store was closed while a call used it, or the interpreter is shutting down.
+
+    A Forge that was closed before the call opens again instead.
+    """
 
     code = "closed"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeGuard, TypeVar
 
 from .thread_result import ThreadResult
 from .threads import start_thread
@@ -43,6 +43,7 @@ class IoThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.AbstractEventLoop | None = None
+        self._ending: threading.Thread | None = None
         self._pid = os.getpid()
 
     def spawn(self, work: Work[T]) -> "Future[T]":
@@ -59,18 +60,23 @@ class IoThread:
     def start(self, work: Work[T]) -> ThreadResult[T]:
         """``spawn`` for synchronous callers. A signal handler that raises in the caller leaves no
         lock held, and the coroutine still runs to its end."""
-        if sys.is_finalizing():
-            raise RuntimeError("the interpreter is shutting down")
-        loop = self._running_loop()
-        call = _PendingCall(loop, work)
-        # Added before it is sent: a loop that stops without starting the call cancels it from here.
-        _PENDING_CALLS.add(call)
-        try:
-            loop.call_soon_threadsafe(call.begin)
-        except RuntimeError:
-            _PENDING_CALLS.discard(call)
-            raise
-        return call.result
+        while True:
+            if sys.is_finalizing():
+                raise RuntimeError("the interpreter is shutting down")
+            loop = self._running_loop()
+            call = _PendingCall(loop, work)
+            # Added before it is sent: a loop that stops without starting the call cancels it from
+            # here.
+            _PENDING_CALLS.add(call)
+            try:
+                loop.call_soon_threadsafe(call.begin)
+            except RuntimeError:
+                _PENDING_CALLS.discard(call)
+                if not loop.is_closed():
+                    raise
+                # The thread was stopped between these lines: send the call to the next one.
+                continue
+            return call.result
 
     def call(self, work: Work[T], timeout_s: float | None = None) -> T:
         """Run the coroutine on the I/O loop and block until it returns.
@@ -99,11 +105,18 @@ class IoThread:
             thread.join()
 
     def stop_from_loop(self) -> None:
-        """Stop the thread after the current step of its loop. Call it on the I/O thread."""
+        """Stop the thread after the current step of its loop. Call it on the I/O thread. The next
+        call starts another one."""
         self._stop(asyncio.get_running_loop())
 
+    def join_stopped(self) -> None:
+        """Wait for the end of the thread that was stopped last, not for one started since."""
+        ending = self._ending
+        if ending is not None and ending is not threading.current_thread():
+            ending.join()
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        while (loop := self._loop) is None or self._pid != os.getpid():
+        while not self._is_usable(loop := self._loop):
             # At interpreter exit Python starts no more threads and raises RuntimeError here.
             started: SimpleQueue[BaseException | None] = SimpleQueue()
             start_thread(self._serve, started, name=self._name)
@@ -112,12 +125,17 @@ class IoThread:
                 raise error
         return loop
 
+    def _is_usable(
+        self, loop: asyncio.AbstractEventLoop | None
+    ) -> TypeGuard[asyncio.AbstractEventLoop]:
+        return loop is not None and loop is not self._stopped and self._pid == os.getpid()
+
     def _serve(self, started: "SimpleQueue[BaseException | None]") -> None:
         """The thread's target. The thread creates its loop itself, because a signal may interrupt
         the caller that starts it."""
         try:
             with self._lock:
-                if self._loop is not None and self._pid == os.getpid():
+                if self._is_usable(self._loop):
                     # Another caller has started a thread first.
                     started.put(None)
                     return
@@ -133,7 +151,7 @@ class IoThread:
     def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
         # Only once: a second stop would interrupt the cancellation of the remaining tasks.
         if self._stopped is not loop:
-            self._stopped = loop
+            self._stopped, self._ending = loop, threading.current_thread()
             loop.stop()
 
 

@@ -140,7 +140,7 @@ class JobQueue:
     def close(self) -> None:
         """Close the store. A job that is still held is not released: its lease ends by itself and
         the attempt is spent."""
-        if not self.access.closed:
+        if self.access.opened is not None:
             self.deregister_idle()
         self.access.close()
 

@@ -276,11 +276,12 @@ class WorkLoop:
 
 
 async def _with_timeout(work: Any, timeout_s: float | None) -> Any:
+    limit = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with limit:
             return await work
     except TimeoutError as error:
-        if timeout_s is None:
+        if timeout_s is None or not limit.expired():
             raise
         raise Failed(f"timed out after {timeout_s:g} s") from error
 
