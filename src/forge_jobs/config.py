@@ -14,6 +14,7 @@ from forge_jobs.core.errors import BadConfig, BadName, Invalid
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
 from forge_jobs.core.schedule import CronSpec
+from forge_jobs.kit.secret_names import name_words, read_added_names_with
 
 DEFAULT_URL = "sqlite:///forge.db"
 DEFAULT_QUEUE = "default"
@@ -25,7 +26,7 @@ MAX_SLOTS = 100_000
 FILE_NAME: Final = "forge.toml"
 LEVELS_UP: Final = 4
 _SCHEMES: Final = frozenset({"sqlite", "memory", "postgres", "postgresql", "redis"})
-_KEYS: Final = ("url", "password_env", "queues", "schedules")
+_KEYS: Final = ("url", "password_env", "queues", "schedules", "redact_names")
 _SCHEDULE_KEYS: Final = (
     "cron", "kind", "payload", "tz", "missed", "missed_limit", "overlap", "jitter", "queue",
     "max_attempts",
@@ -88,6 +89,7 @@ class FileSettings:
     password_env: str | None = None
     queues: Mapping[str, int] = field(default_factory=dict[str, int])
     schedules: tuple[CronSpec, ...] = ()
+    redact_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None
     file = read_file(find_file(folder or Path.cwd(), env))
     url, source = _url(env, file)
     queues = queues_from_env(env)
+    redact_names_from_env(env)  # for its error: reading the names for a text raises none
     return Settings(
         url=_with_password(url, file, env),
         url_from=source,
@@ -134,6 +137,25 @@ def queues_from_env(environ: Mapping[str, str] | None = None) -> dict[str, int]:
     env = os.environ if environ is None else environ
     text = env.get("FORGE_QUEUES", "")
     return parse_queues(filter(None, map(str.strip, text.split(","))), source="FORGE_QUEUES")
+
+
+def redact_names_from_env(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Names from FORGE_REDACT_NAMES, for example ``iban,tax_id``; empty if unset."""
+    env = os.environ if environ is None else environ
+    found = filter(None, map(str.strip, env.get("FORGE_REDACT_NAMES", "").split(",")))
+    return _redact_names(list(found), source="FORGE_REDACT_NAMES")
+
+
+def redact_names(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Names whose values are hidden beside the built-in ones: of FORGE_REDACT_NAMES and of
+    forge.toml. A setting that cannot be read adds none: ``load`` raises its error."""
+    env = os.environ if environ is None else environ
+    found: tuple[str, ...] = ()
+    try:
+        found = redact_names_from_env(env)
+        return found + read_file(find_file(Path.cwd(), env)).redact_names
+    except (BadConfig, OSError):
+        return found
 
 
 def worker_prefix_from_env(environ: Mapping[str, str] | None = None) -> str | None:
@@ -226,6 +248,7 @@ def read_file(path: Path | None) -> FileSettings:
         password_env=_file_text(path, data, "password_env"),
         queues=_file_queues(path, data.get("queues", {})),
         schedules=_file_schedules(path, data.get("schedules", {})),
+        redact_names=_redact_names(data.get("redact_names", []), source=f"{path}: redact_names"),
     )
 
 
@@ -327,6 +350,15 @@ def _file_schedules(path: Path, table: object) -> tuple[CronSpec, ...]:
     return tuple(found)
 
 
+def _redact_names(names: object, *, source: str) -> tuple[str, ...]:
+    if not isinstance(names, list):
+        raise BadConfig(f'{source} must be a list, for example ["iban", "tax_id"]')
+    for name in cast("list[object]", names):
+        if not isinstance(name, str) or not name_words(name):
+            raise BadConfig(f"{source}: {name!r} is no name: write words such as iban or tax_id")
+    return tuple(cast("list[str]", names))
+
+
 def _entry(entry: object, source: str, slots: Mapping[str, int], default: int) -> tuple[str, int]:
     if not isinstance(entry, str):
         raise BadConfig(f"{source}: {entry!r} is no queue: write 'mail' or 'mail:20'")
@@ -350,3 +382,7 @@ def _switch(env: Mapping[str, str], name: str) -> bool:
     if value in _ON:
         return True
     raise BadConfig(f"{name}={value!r} is neither on nor off: use 1 or 0")
+
+
+# Each process that formats a log line or shows a job hides these names, whatever it opened first.
+read_added_names_with(redact_names)

@@ -29,7 +29,7 @@ def exit_code(error: ForgeError) -> int:
 
 def print_error(message: str, *, code: str, as_json: bool) -> None:
     """Print an error on stderr: one line of text, or one JSON object with its code."""
-    clean = redact.text(message)
+    clean = redact.prose(message)
     if as_json:
         print(json.dumps({"error": {"code": code, "message": clean}}), file=sys.stderr)
     else:

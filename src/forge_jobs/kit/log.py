@@ -50,7 +50,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         words = [_timestamp(record), f"{record.levelname:<7}", record.name, _message(record)]
         words += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
-        return redact.text(" ".join(words) + _trace(record, self))
+        return " ".join(words) + _trace(record, self)
 
 
 class JsonLines(logging.Formatter):
@@ -67,7 +67,7 @@ class JsonLines(logging.Formatter):
         trace = _trace(record, self).strip()
         if trace:
             line["trace"] = trace
-        return redact.text(json.dumps(line, default=str, ensure_ascii=False))
+        return json.dumps(line, default=_redacted_text, ensure_ascii=False)
 
 
 class _ForgeLogHandler(logging.StreamHandler[TextIO]):
@@ -81,21 +81,29 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord) -> str:
     try:
-        return record.getMessage()
+        return redact.prose(record.getMessage())
     except Exception:
-        return str(record.msg)
+        return redact.prose(str(record.msg))
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, object]:
-    return {
-        name: value
-        for name, value in vars(record).items()
-        if name not in _STANDARD_FIELDS and value is not None and not name.startswith("_")
-    }
+    """The fields of ``extra=``, with secrets hidden by their names and inside texts."""
+    return redact.value(
+        {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD_FIELDS and value is not None and not name.startswith("_")
+        }
+    )
+
+
+def _redacted_text(value: object) -> str:
+    return redact.prose(str(value))
 
 
 def _quoted(value: object) -> str:
-    text = str(value)
+    # an object that is no JSON value has not been redacted yet
+    text = value if isinstance(value, str) else _redacted_text(value)
     if not text or not _NEEDS_QUOTES.isdisjoint(text):
         return json.dumps(text, ensure_ascii=False)
     return text
@@ -104,4 +112,4 @@ def _quoted(value: object) -> str:
 def _trace(record: logging.LogRecord, formatter: logging.Formatter) -> str:
     if not record.exc_info:
         return ""
-    return "\n" + formatter.formatException(record.exc_info)
+    return "\n" + redact.prose(formatter.formatException(record.exc_info))
