@@ -19,6 +19,7 @@ DEFAULT_URL = "sqlite:///forge.db"
 DEFAULT_QUEUE = "default"
 DEFAULT_QUEUE_WORKERS = 10
 DEFAULT_SHUTDOWN_TIMEOUT = 5.0
+DEFAULT_HEALTH_HOST = "127.0.0.1"
 MAX_SLOTS_PER_PROCESS = 256
 MAX_SLOTS = 100_000
 
@@ -149,6 +150,11 @@ def worker_version_from_env(environ: Mapping[str, str] | None = None) -> str | N
 def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
     """FORGE_WORKER_ID, or None."""
     return _text(environ, "FORGE_WORKER_ID")
+
+
+def health_host_from_env(environ: Mapping[str, str] | None = None) -> str:
+    """FORGE_HEALTH_HOST: where ``--health-port`` listens; loopback by default."""
+    return _text(environ, "FORGE_HEALTH_HOST") or DEFAULT_HEALTH_HOST
 
 
 def parse_queues(
