@@ -21,6 +21,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final, NoReturn
 
+from forge_jobs import QueueHandle
 from forge_jobs.app import Forge
 from forge_jobs.config import health_host_from_env
 from forge_jobs.core.errors import (
@@ -29,6 +30,7 @@ from forge_jobs.core.errors import (
     Invalid,
     NotWritable,
     SchemaMismatch,
+    StoreReplaced,
 )
 from forge_jobs.kit import log
 from forge_jobs.kit.clock import SYSTEM_CLOCK
@@ -43,6 +45,7 @@ _ORPHAN_GRACE_S: Final = 3.0
 # Longer than the shutdown takes (engine/liveness/shutdown.py), so that a slow store does not lose
 # the last writes.
 _AFTER_GRACE_S: Final = 1.6
+_STORE_CHECK_S: Final = 0.5
 # A retry does not help against these errors.
 _PERMANENT_ERRORS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
 
@@ -176,10 +179,20 @@ async def _serve_open(
             background.append(
                 io.spawn(lambda: link.heartbeat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
             )
+        background.append(io.spawn(lambda: _exit_without_store(handle)))
         await stop.wait()
         serving = False
         await handle.shutdown_graceful(stop.grace_s)
     stop.drained = True
+
+
+async def _exit_without_store(handle: QueueHandle) -> None:
+    """Exit once the database file was removed or replaced: no finish of a running job can be
+    stored, and the same key may be another job in the new file. Runs on the I/O thread."""
+    while not isinstance(handle.lease_error, StoreReplaced):
+        await SYSTEM_CLOCK.sleep(_STORE_CHECK_S)
+    _LOG.error("this worker exits, and its parent starts another: %s", handle.lease_error)
+    os._exit(1)
 
 
 def _refuse(link: WorkerLink | None, why: str) -> None:

@@ -70,6 +70,11 @@ class QueueHandle:
         return self._process.host_id
 
     @property
+    def lease_error(self) -> Exception | None:
+        """Why the last heartbeat failed; None if it did not."""
+        return self._process.lease_error
+
+    @property
     def rate_limit(self) -> RateLimiter:
         """The permits of this process, as its handlers get them."""
         return self._process.rate_limit

@@ -17,7 +17,7 @@ from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.backends.sqlite.os.fair_lock import FairLock
 from forge_jobs.backends.sqlite.os.fork import is_in_method_of
 from forge_jobs.backends.sqlite.os.interrupts import is_interrupt
-from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
+from forge_jobs.core.errors import ForgeError, StoreReplaced, Unavailable, Unknown
 from forge_jobs.kit.clock import Clock
 
 from .connection import WAL_KEEP_BYTES, abandon, connect, set_synchronous
@@ -122,11 +122,10 @@ class Session:
         connection = self._connection
         if connection is None:
             raise Busy
-        if self._runs % _CHECK_EVERY == 0:
-            self._connected()
         try:
             if not self._fair_lock.try_acquire():
                 raise Busy
+            self.check_file()
             self.recover()
             self._run_transaction(connection, [request], committed, wait=False)
         finally:
@@ -137,6 +136,7 @@ class Session:
         connection = self._connected()
         try:
             self._fair_lock.acquire()
+            self.check_file()
             self._run_transaction(connection, group, committed, wait=True)
             if self._wal_is_long or self.wal_is_long():
                 # Only under the fair lock: see docs/decisions/0014.
@@ -152,10 +152,9 @@ class Session:
         connection, cursor = self._connection, self._cursor
         if connection is None or cursor is None:
             raise Busy
-        if self._runs % _CHECK_EVERY == 0:
-            self._connected()
         try:
             self._fair_lock.acquire()
+            self.check_file()
             if self._committing is not None or connection.in_transaction:
                 self.recover()
             if self._level != self._durable_level:
@@ -193,14 +192,30 @@ class Session:
                     raise
         return self._wal_is_long
 
-    def _connected(self) -> sqlite3.Connection:
-        if self._database.identity() != self._identity:
-            raise Unavailable(
+    def check_file(self) -> None:
+        """Raise StoreReplaced if the path no longer leads to the file that is open here.
+
+        Called whenever a transaction begins (1.5 µs): a removed file would take writes that nobody
+        can read, and the write-ahead log may belong to the new file by now.
+        """
+        try:
+            found = os.stat(self._database.path)
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        except OSError as error:
+            if is_interrupt(error):
+                raise
+            raise Unavailable(f"{self._database.path} cannot be reached: {error}") from error
+        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            raise StoreReplaced(
                 f"{self._database.path} was removed or replaced while it was in use: restart this "
                 "process"
             )
+
+    def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
             # It was closed for a fork.
+            self.check_file()
             self.open(self._tag)
         assert self._connection is not None
         return self._connection
