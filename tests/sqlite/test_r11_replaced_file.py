@@ -48,6 +48,19 @@ def test_r11_no_enqueue_is_accepted_by_a_replaced_file(path: Path, how: str, tur
 
 
 @pytest.mark.parametrize("how", HOW)
+def test_r11_without_sync_a_replaced_file_is_noticed_within_milliseconds(
+    path: Path, how: str
+) -> None:
+    store = SqliteStore(path, synchronous="normal")
+    store.enqueue_sync([A_JOB])
+    take_away(path, how)
+    time.sleep(0.01)
+    for _ in range(33):
+        with pytest.raises(StoreReplaced):
+            store.enqueue_sync([A_JOB])
+
+
+@pytest.mark.parametrize("how", HOW)
 async def test_r11_no_other_write_is_accepted_by_a_replaced_file(path: Path, how: str) -> None:
     store = SqliteStore(path)
     await store.open()
