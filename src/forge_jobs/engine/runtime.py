@@ -1,5 +1,7 @@
 """The lower-level way to run a worker: set up a ``QueueRuntime``; ``start`` returns a handle."""
 
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import cast
@@ -214,7 +216,12 @@ class QueueRuntime:
                 info=ProcessInfo(
                     tuple(self._queues),
                     lambda host_id: worker_label(
-                        host_id, prefix=prefix, version=version, worker_id=worker_id
+                        host_id,
+                        prefix=prefix,
+                        version=version,
+                        worker_id=worker_id,
+                        hostname=socket.gethostname(),
+                        pid=os.getpid(),
                     ),
                     version or "",
                 ),
