@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         SchemaMismatch,
         ServerTooOld,
         StoreError,
+        StoreReplaced,
         Unavailable,
         Unknown,
         UnknownKind,
@@ -120,7 +121,8 @@ _NAMES = {
         "BadAppPath BadArguments BadConfig BadCron BadDuration BadName BadOption BadPayload "
         "BadTime BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken "
         "KindTaken LeaseLost NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused "
-        "ResultTimeout SchemaMismatch ServerTooOld StoreError Unavailable Unknown UnknownKind"
+        "ResultTimeout SchemaMismatch ServerTooOld StoreError StoreReplaced Unavailable Unknown "
+        "UnknownKind"
     ),
     "core.job": "JobRecord NewJob",
     "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
@@ -232,6 +234,7 @@ __all__ = [
     "ServerTooOld",
     "Snooze",
     "StoreError",
+    "StoreReplaced",
     "Task",
     "Throttled",
     "Unavailable",

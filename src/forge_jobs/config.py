@@ -20,6 +20,7 @@ DEFAULT_URL = "sqlite:///forge.db"
 DEFAULT_QUEUE = "default"
 DEFAULT_QUEUE_WORKERS = 10
 DEFAULT_SHUTDOWN_TIMEOUT = 5.0
+DEFAULT_HEALTH_HOST = "127.0.0.1"
 MAX_SLOTS_PER_PROCESS = 256
 MAX_SLOTS = 100_000
 
@@ -173,6 +174,11 @@ def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
     return _text(environ, "FORGE_WORKER_ID")
 
 
+def health_host_from_env(environ: Mapping[str, str] | None = None) -> str:
+    """FORGE_HEALTH_HOST: where ``--health-port`` listens; loopback by default."""
+    return _text(environ, "FORGE_HEALTH_HOST") or DEFAULT_HEALTH_HOST
+
+
 def parse_queues(
     entries: Iterable[str] | Mapping[str, int],
     *,
@@ -182,22 +188,30 @@ def parse_queues(
 ) -> dict[str, int]:
     """Names and slots from ``["mail:20", "video"]`` or ``{"mail": 20}``.
 
-    A queue without a number gets that of ``slots``, else ``default``. Raises BadConfig that names
-    ``source``, the entry and what it should look like.
+    A queue without a number gets that of ``slots``, else ``default``. One that is named twice
+    counts once, unless with two different numbers. Raises BadConfig that names ``source``, the
+    entry and what it should look like.
     """
     if isinstance(entries, Mapping):
-        pairs = list(cast("Mapping[str, int]", entries).items())
+        pairs: list[tuple[str, int | None]] = list(cast("Mapping[str, int]", entries).items())
     else:
         texts = entries.split(",") if isinstance(entries, str) else entries
-        pairs = [_entry(text, source, slots or {}, default) for text in texts]
+        pairs = [_entry(text, source) for text in texts]
     queues: dict[str, int] = {}
+    named: dict[str, int | None] = {}
     for name, count in pairs:
         try:
             names.queue_name(name)
         except BadName as error:
             raise BadConfig(f"{source}: {error}") from error
-        if name in queues:
-            raise BadConfig(f"{source}: queue {name!r} is given twice; name it once")
+        earlier = named.get(name)
+        if earlier is not None and count is not None and earlier != count:
+            raise BadConfig(
+                f"{source}: queue {name!r} is given {earlier} and {count} slots; name it once"
+            )
+        named[name] = count = earlier if count is None else count
+        if count is None:
+            count = (slots or {}).get(name, default)
         queues[name] = slot_count(count, source=f"{source}: queue {name!r}")
     return queues
 
@@ -253,7 +267,7 @@ def read_file(path: Path | None) -> FileSettings:
 
 
 def _url(env: Mapping[str, str], file: FileSettings) -> tuple[str, str]:
-    if url := env.get("FORGE_URL"):
+    if url := env.get("FORGE_URL", "").strip():
         return url, "FORGE_URL"
     # Other tools use DATABASE_URL too: an address with a scheme of theirs is ignored.
     url = env.get("DATABASE_URL")
@@ -359,12 +373,12 @@ def _redact_names(names: object, *, source: str) -> tuple[str, ...]:
     return tuple(cast("list[str]", names))
 
 
-def _entry(entry: object, source: str, slots: Mapping[str, int], default: int) -> tuple[str, int]:
+def _entry(entry: object, source: str) -> tuple[str, int | None]:
     if not isinstance(entry, str):
         raise BadConfig(f"{source}: {entry!r} is no queue: write 'mail' or 'mail:20'")
-    name, colon, count = entry.strip().partition(":")
+    name, colon, count = (part.strip() for part in entry.partition(":"))
     if not colon:
-        return name, slots.get(name, default)
+        return name, None
     if not (count.isascii() and count.isdigit()):
         raise BadConfig(f"{source}: {entry!r} has no number of slots after ':': write 'mail:20'")
     return name, int(count)
@@ -372,7 +386,7 @@ def _entry(entry: object, source: str, slots: Mapping[str, int], default: int) -
 
 def _text(environ: Mapping[str, str] | None, name: str) -> str | None:
     env = os.environ if environ is None else environ
-    return env.get(name) or None
+    return env.get(name, "").strip() or None
 
 
 def _switch(env: Mapping[str, str], name: str) -> bool:

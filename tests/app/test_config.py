@@ -170,7 +170,7 @@ def test_forge_queues(text: str, queues: dict[str, int]) -> None:
         ("mail:-1", "'mail:-1'"),
         ("mail:1.5", "'mail:1.5'"),
         ("mail:9999999", "from 0 to 100,000"),
-        ("mail,mail:3", "queue 'mail' is given twice"),
+        ("mail:2,mail:3", "queue 'mail' is given 2 and 3 slots; name it once"),
         (":5", "queue '' is not allowed"),
         ("a b", "queue 'a b' is not allowed"),
     ],
@@ -191,6 +191,31 @@ def test_auto_migrate(value: str, on: bool) -> None:
 def test_a_switch_that_is_neither_on_nor_off() -> None:
     with pytest.raises(BadConfig, match=r"FORGE_AUTO_MIGRATE='maybe'.*use 1 or 0"):
         config.auto_migrate({"FORGE_AUTO_MIGRATE": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("text", "queues"),
+    [
+        ("mail,mail", {"mail": 10}),
+        ("mail,mail:3,mail", {"mail": 3}),
+        ("mail:3,mail:3", {"mail": 3}),
+        (" mail : 3 , video ,\n", {"mail": 3, "video": 10}),
+        (" \t", {}),
+    ],
+)
+def test_u15n_queues_are_read_without_blanks_and_may_be_named_twice(
+    text: str, queues: dict[str, int]
+) -> None:
+    assert config.queues_from_env({"FORGE_QUEUES": text}) == queues
+
+
+def test_u15n_names_of_workers_are_read_without_blanks() -> None:
+    env = {"FORGE_WORKER_PREFIX": " web ", "FORGE_WORKER_VERSION": "\t", "FORGE_WORKER_ID": "a\n"}
+    assert config.worker_prefix_from_env(env) == "web"
+    assert config.worker_version_from_env(env) is None
+    assert config.worker_id_from_env(env) == "a"
+    assert config.health_host_from_env({"FORGE_HEALTH_HOST": " "}) == "127.0.0.1"
+    assert config.load({"FORGE_URL": " memory:// "}).url == "memory://"
 
 
 def test_names_of_workers() -> None:

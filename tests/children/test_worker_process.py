@@ -142,13 +142,3 @@ def test_a_permanent_start_error_is_reported_once(
     assert command.process.wait(60) == 1
     assert command.log_text().count(words) == 1
     assert "is up" not in command.log_text()
-
-
-def test_a_taken_health_port_is_refused(start: Start) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        command = start("shop:forge", "--queues", "mail", "--health-port", str(port))
-        assert command.process.wait(60) == 1
-    assert f"--health-port: cannot listen on {port}" in command.log_text()

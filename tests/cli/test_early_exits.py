@@ -100,13 +100,14 @@ def test_a_worker_with_a_wrong_address_prints_one_message(bare: Shell) -> None:
     assert logged(done.stderr) == [_NO_REDIS]
 
 
-def test_a_worker_names_a_health_port_in_use(bare: Shell, taken: int) -> None:
+def test_a_worker_names_a_health_host_that_is_not_its_own(bare: Shell, taken: int) -> None:
     words = ["worker", "bare_app:forge", "--queues", "mail", "--health-port", f"{taken}"]
-    done = answer(bare, *words)
+    done = answer(bare, *words, "--health-host", "192.0.2.1")
     assert (done.returncode, done.stdout) == (1, "")
     [said] = logged(done.stderr)
     assert said == (
-        f"--health-port: cannot listen on {taken} (Address already in use): choose another"
+        f"--health-port: cannot listen on 192.0.2.1:{taken} (Cannot assign requested address): "
+        "choose another port or --health-host"
     )
 
 

@@ -1,5 +1,7 @@
 """The lower-level runtime: names, queues, publishing, handles."""
 
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +110,21 @@ async def test_the_worker_is_called_by_prefix_version_and_id(rig: Rig) -> None:
         assert (process.label, process.version) == ("shop-worker-1.4-blue", "1.4")
 
 
+async def test_u15l_a_default_worker_is_called_by_machine_and_process(rig: Rig) -> None:
+    async with _runtime(rig).with_queues(["q"]):
+        (process,) = await rig.store.processes.all()
+        assert process.label == f"{socket.gethostname()}-{os.getpid()}"
+        assert process.label != process.host_id
+
+
 def test_labels() -> None:
     def label(prefix: str | None, version: str | None, worker_id: str | None) -> str:
-        return worker_label("01HOST", prefix=prefix, version=version, worker_id=worker_id)
+        return worker_label(
+            "01HOST", prefix=prefix, version=version, worker_id=worker_id, hostname="web", pid=7
+        )
 
-    assert label(None, "1", "a") == "01HOST"
+    assert label(None, "1", "a") == "a"
+    assert label(None, "1", None) == "web-7"
     assert label("shop", None, "a") == "shop-worker-a"
     generated = label("shop", None, None)
     assert generated == label("shop", None, None)

@@ -8,10 +8,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from forge_jobs import BadOption, Context, Forge, Snooze, Throttled, metrics_roll_once
-from forge_jobs.cli.health_port import serve_health
+from forge_jobs.cli.health_port import HealthResponder, bind, serve_health
 from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import histogram
 from forge_jobs.core.vitals import LIFETIME, Vitals
+from forge_jobs.kit.clock import SystemClock
 from forge_jobs.ops import metrics, prometheus
 from forge_jobs.ops.prometheus import StoreSnapshot, prometheus_text
 
@@ -175,7 +176,9 @@ async def test_the_health_port_serves_metrics(forge: Forge) -> None:
             raise OSError("password=sesame")
         return await prometheus_text(forge.store)
 
-    server = await serve_health(port, lambda: True, page)
+    clock = _SkippingClock()
+    responder = HealthResponder(lambda: True, page, clock)
+    [server] = await serve_health("127.0.0.1", port, bind("127.0.0.1", port), responder, clock)
     head, body = await _get(port, "GET /metrics HTTP/1.1")
     assert "200 OK" in head
     assert "text/plain; version=0.0.4" in head
@@ -184,11 +187,21 @@ async def test_the_health_port_serves_metrics(forge: Forge) -> None:
     assert "405" in (await _get(port, "POST /metrics HTTP/1.1"))[0]
     assert (await _get(port, "GET /readyz HTTP/1.1"))[1] == "ok\n"
     broken = True
+    # The text of the last second is used again.
+    assert "200 OK" in (await _get(port, "GET /metrics HTTP/1.1"))[0]
+    clock.skipped_s = 2.0
     head, body = await _get(port, "GET /metrics HTTP/1.1")
     assert "503" in head
     assert "sesame" not in body
     server.close()
     await server.wait_closed()
+
+
+class _SkippingClock(SystemClock):
+    skipped_s = 0.0
+
+    def mono(self) -> float:
+        return super().mono() + self.skipped_s
 
 
 async def _get(port: int, request: str) -> tuple[str, str]:

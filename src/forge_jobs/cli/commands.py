@@ -64,6 +64,7 @@ def worker(
     queues: Annotated[str | None, typer.Option(metavar="LIST", help=HELP["queues"])] = None,
     processes: Annotated[int, typer.Option(metavar="N", help=HELP["processes"])] = 1,
     health_port: Annotated[int | None, typer.Option(metavar="P", help=HELP["health_port"])] = None,
+    health_host: Annotated[str | None, typer.Option(metavar="H", help=HELP["health_host"])] = None,
     log_format: Annotated[
         str, typer.Option(metavar="FORMAT", help=HELP["log_format"])
     ] = DEFAULT_LOG_FORMAT,
@@ -86,6 +87,7 @@ def worker(
             queues=queues,
             processes=processes,
             health_port=health_port,
+            health_host=health_host,
             log_format=log_format,
             grace=grace,
             lease=lease,

@@ -27,7 +27,9 @@ HELP: Final = {
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
     "Default: FORGE_QUEUES, else what the app and forge.toml declare.",
     "processes": "Worker processes.",
-    "health_port": "Serve /healthz and /readyz on loopback; one port per process, from this one.",
+    "health_port": "Serve /healthz, /readyz and /metrics; one port per process, from this one.",
+    "health_host": "Where --health-port listens: 0.0.0.0 for probes of other machines. "
+    "Default: FORGE_HEALTH_HOST, else 127.0.0.1.",
     "log_format": "text or json.",
     "grace": "How long running jobs may continue after a stop.",
     "lease": "A worker without a heartbeat for this long counts as dead.",
@@ -48,6 +50,7 @@ def worker(arguments: Sequence[str]) -> int:
     parser.add_argument("--queues")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--health-port", type=int)
+    parser.add_argument("--health-host")
     parser.add_argument("--log-format", default=DEFAULT_LOG_FORMAT)
     parser.add_argument("--grace", default=DEFAULT_GRACE)
     parser.add_argument("--lease", default=DEFAULT_LEASE)
@@ -66,6 +69,7 @@ def start(
     queues: str | None = None,
     processes: int = 1,
     health_port: int | None = None,
+    health_host: str | None = None,
     log_format: str = DEFAULT_LOG_FORMAT,
     grace: str = DEFAULT_GRACE,
     lease: str = DEFAULT_LEASE,
@@ -90,6 +94,10 @@ def start(
         child_args += ["--queues", _queue_list(queues)]
     if health_port is not None:
         child_args += ["--health-port", str(health_port)]
+    if health_host is not None:
+        if health_port is None:
+            raise BadOption("--health-host needs --health-port: name the port to listen on")
+        child_args += ["--health-host", health_host]
     if url is not None:
         # Not as an argument: every user of the machine can read those, and it may hold a password.
         os.environ["FORGE_URL"] = url

@@ -21,20 +21,23 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final, NoReturn
 
+from forge_jobs import QueueHandle
 from forge_jobs.app import Forge
+from forge_jobs.config import health_host_from_env
 from forge_jobs.core.errors import (
-    BadOption,
     Corrupt,
     ForgeError,
     Invalid,
     NotWritable,
     SchemaMismatch,
+    StoreReplaced,
 )
 from forge_jobs.kit import log
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
+from . import health_port
 from .app_path import load_app
-from .health_port import serve_health
+from .health_port import HealthResponder, serve_health
 from .worker_link import WorkerLink
 
 _LOG = logging.getLogger("forge_jobs.worker")
@@ -42,6 +45,7 @@ _ORPHAN_GRACE_S: Final = 3.0
 # Longer than the shutdown takes (engine/liveness/shutdown.py), so that a slow store does not lose
 # the last writes.
 _AFTER_GRACE_S: Final = 1.6
+_STORE_CHECK_S: Final = 0.5
 # A retry does not help against these errors.
 _PERMANENT_ERRORS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
 
@@ -146,6 +150,7 @@ async def _serve_open(
     background: list[Future[Any]] = []
     if given.health_port is not None:
         port = given.health_port + given.number - 1
+        host = given.health_host or health_host_from_env()
 
         async def metrics() -> str:
             # Imported on the first request: most workers never get one.
@@ -153,15 +158,11 @@ async def _serve_open(
 
             return await prometheus_text(forge.store)
 
-        background.append(io.spawn(lambda: serve_health(port, lambda: serving, metrics)))
-        try:
-            await asyncio.wrap_future(background[0])
-        except OSError as error:
-            # asyncio replaces the system's error text by its own.
-            why = os.strerror(error.errno) if error.errno else str(error)
-            raise BadOption(
-                f"--health-port: cannot listen on {port} ({why}): choose another"
-            ) from error
+        responder = HealthResponder(lambda: serving, metrics, SYSTEM_CLOCK)
+        sockets = health_port.bind(host, port)
+        background.append(
+            io.spawn(lambda: serve_health(host, port, sockets, responder, SYSTEM_CLOCK))
+        )
     if link is not None:
         background.append(io.spawn(lambda: link.listen(stop.drain)))
     settings = replace(forge.settings, lease_s=given.lease, grace_s=given.grace)
@@ -178,10 +179,20 @@ async def _serve_open(
             background.append(
                 io.spawn(lambda: link.heartbeat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
             )
+        background.append(io.spawn(lambda: _exit_without_store(handle)))
         await stop.wait()
         serving = False
         await handle.shutdown_graceful(stop.grace_s)
     stop.drained = True
+
+
+async def _exit_without_store(handle: QueueHandle) -> None:
+    """Exit once the database file was removed or replaced: no finish of a running job can be
+    stored, and the same key may be another job in the new file. Runs on the I/O thread."""
+    while not isinstance(handle.lease_error, StoreReplaced):
+        await SYSTEM_CLOCK.sleep(_STORE_CHECK_S)
+    _LOG.error("this worker exits, and its parent starts another: %s", handle.lease_error)
+    os._exit(1)
 
 
 def _refuse(link: WorkerLink | None, why: str) -> None:
@@ -204,6 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lease", type=float, default=15.0)
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument("--health-port", type=int)
+    parser.add_argument("--health-host")
     parser.add_argument("--control-fd", type=int)
     parser.add_argument("--number", type=int, default=1)
     parser.add_argument("--replaces")

@@ -11,6 +11,7 @@
      ├ Conflict         KeyTaken  Refused  LeaseLost
      ├ StoreError
      │   ├ Unavailable  certainly no effect: safe to repeat
+     │   │   └ StoreReplaced  the database file was removed or replaced: restart the process
      │   ├ Unknown      an effect is possible: repeat only with a dedupe key
      │   ├ Full         disk or memory is full; nothing was stored
      │   ├ NotWritable ─ ServerTooOld
@@ -192,6 +193,13 @@ class Unavailable(StoreError):
     """The store cannot be reached; the call certainly had no effect."""
 
     code = "unavailable"
+
+
+class StoreReplaced(Unavailable):
+    """The database file was removed or replaced while this process used it. Nothing was stored; a
+    restarted process uses the file that is there then."""
+
+    code = "store_replaced"
 
 
 class Unknown(StoreError):

@@ -1,5 +1,7 @@
 """The lower-level way to run a worker: set up a ``QueueRuntime``; ``start`` returns a handle."""
 
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import cast
@@ -68,6 +70,11 @@ class QueueHandle:
     def host_id(self) -> str:
         """The process's name in the store; another one after it was declared dead."""
         return self._process.host_id
+
+    @property
+    def lease_error(self) -> Exception | None:
+        """Why the last heartbeat failed; None if it did not."""
+        return self._process.lease_error
 
     @property
     def rate_limit(self) -> RateLimiter:
@@ -209,7 +216,12 @@ class QueueRuntime:
                 info=ProcessInfo(
                     tuple(self._queues),
                     lambda host_id: worker_label(
-                        host_id, prefix=prefix, version=version, worker_id=worker_id
+                        host_id,
+                        prefix=prefix,
+                        version=version,
+                        worker_id=worker_id,
+                        hostname=socket.gethostname(),
+                        pid=os.getpid(),
                     ),
                     version or "",
                 ),

@@ -89,6 +89,11 @@ class WorkerProcess:
         return self._registration.host_id
 
     @property
+    def lease_error(self) -> Exception | None:
+        """Why the last heartbeat failed; None if it did not."""
+        return self._registration.lease.error
+
+    @property
     def rate_limit(self) -> RateLimiter:
         """The permits of this process, as its handlers get them."""
         return self.parts.rate_limit

@@ -80,7 +80,7 @@ class ExchangeOperation:
         if limited != "[]" or on_track:
             limits = {limit.name: limit for limit in _limits_of(limited)}
         if gates != "[]":
-            for name in _gates_to_ease(request.finish, limits):
+            for name in _gates_to_ease(request.finish, verdicts, limits):
                 finish.ease_gate(tx, name)
         alive = host is not None and self._is_alive(owner, host, tx.now)
         claimed, next_due = claim.Claimed(), None
@@ -259,9 +259,15 @@ def _is_throttle(item: Finish) -> bool:
     return item.event is Event.THROTTLE
 
 
-def _gates_to_ease(finishes: Sequence[Finish], limits: Mapping[str, Limit] | None) -> set[str]:
+def _gates_to_ease(
+    finishes: Sequence[Finish], verdicts: Sequence[Verdict], limits: Mapping[str, Limit] | None
+) -> set[str]:
     """The gates to ease after successes: those of their queues and of their tasks' scopes."""
-    done = [item for item in finishes if item.event is _DONE_EVENT]
+    done = [
+        item
+        for item, verdict in zip(finishes, verdicts, strict=True)
+        if item.event is _DONE_EVENT and verdict is Verdict.APPLIED
+    ]
     names = {item.queue for item in done}
     for kind in {item.kind for item in done} if limits is not None else ():
         limit = None if limits is None else limits.get(task_limit(kind))

@@ -95,6 +95,7 @@ class SqliteProcesses:
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         now = self._clock.now()
         file = self._liveness.own(key)
+        self._writer.check_file()
         try:
             if file is None:
                 return HeartbeatReply(await self._renew_foreign(key, stats), now)

@@ -51,6 +51,8 @@ class ProcessLease:
         self._flag: WakeFlag | None = None
         self._key: int | None = None
         self.unbroken_since = -NEVER
+        # Of the last heartbeat; None if it succeeded.
+        self.error: Exception | None = None
 
     def start(self, key: int, sent_at: float) -> None:
         """Begin to renew: a call sent at ``sent_at`` registered the process under ``key``."""
@@ -88,12 +90,14 @@ class ProcessLease:
                 reply = await self._processes.heartbeat(key, self._stats())
         except Exception as error:
             self.unbroken_since = NEVER
+            self.error = error
             wait_s = min(self._interval_s / 4, _MAX_RETRY_S) * (0.5 + self._entropy.roll() / 2)
             _LOG.warning(
                 "a heartbeat failed",
                 extra={"error": f"{type(error).__name__}: {error}", "retry_in": round(wait_s, 3)},
             )
             return wait_s
+        self.error = None
         if key != self._key:
             return 0.0
         if not reply.alive:

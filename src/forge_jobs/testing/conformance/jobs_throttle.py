@@ -5,9 +5,11 @@ import pytest
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Done, Missing, Throttled
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.throttle import Gate
+from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -104,6 +106,18 @@ class TestThrottle:
             await worker.advance(wait_s)
             await worker.finish(await worker.claim_one(), Done())
             assert await _gate(store) == (Gate(until, 1) if known else Gate())
+
+    async def test_a_stale_success_forgets_nothing(self, store: Store, worker: Process) -> None:
+        await store.queues.ensure("q", slots=10)
+        await store.jobs.enqueue([new_job() for _ in range(2)])
+        throttled, released = await worker.claim(free=2)
+        await worker.finish(throttled, Throttled(retry_after=10))
+        gate = await _gate(store)
+        await worker.exchange(release=[Claim(released.key, released.epoch)])
+        await worker.advance(200)
+        [verdict] = await worker.send_finishes(worker.build_finish(released, Done()))
+        assert verdict is Verdict.STALE
+        assert await _gate(store) == gate
 
     async def test_a_success_does_not_open_a_closed_gate(
         self, store: Store, worker: Process, clock: MovableClock

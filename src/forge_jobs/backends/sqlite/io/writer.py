@@ -77,6 +77,11 @@ class Writer:
         """The write connection, for maintenance and tests."""
         return self._session.connection
 
+    def check_file(self) -> None:
+        """Raise StoreReplaced if the database file was removed or replaced."""
+        if self._session.connection is not None:
+            self._session.check_file()
+
     def open(self, tag: int) -> None:
         """Connect. The schema must be up to date."""
         with self._lock:
