@@ -10,9 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres.connection.driver import IDLE_IN_TRANSACTION_S, Driver
+from forge_jobs.backends.postgres.connection.driver import Driver
 from forge_jobs.backends.postgres.connection.pool import Pool, _Eviction, _LoopConnections
 from forge_jobs.backends.postgres.connection.server import Link
+from forge_jobs.backends.postgres.connection.session import IDLE_IN_TRANSACTION_S
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
 from forge_jobs.core.job import NewJob

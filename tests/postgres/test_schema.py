@@ -236,3 +236,13 @@ async def test_two_stores_open_together_in_one_process(postgres: PrivateServer) 
     assert len({store.tag for store in stores}) == 1
     for store in stores:
         await store.close()
+
+
+def test_r5_no_statement_depends_on_standard_conforming_strings() -> None:
+    """A backslash has one meaning in E'' strings only."""
+    texts = [one.text for one in function_sets.load()] + [step.text for step in sql_files.steps()]
+    for name in ("bulk", "jobs", "limits", "maintenance", "metrics", "processes", "queries"):
+        texts += sql_files.statements(name, "forge").values()
+    found = [line for text in texts for line in text.splitlines() if "\\" in line]
+    assert found
+    assert [line for line in found if not re.search(r"E'[^']*\\[^']*'", line)] == []

@@ -12,7 +12,7 @@ from forge_jobs.store.store import Finding, Severity
 
 from . import sql_files
 from .connection import error_mapping
-from .connection.driver import Driver, Row
+from .connection.driver import Driver, Row, Transaction
 from .connection.pool import MAX_POOL_SIZE
 from .connection.server import Server
 from .notify.listener import POLL_S
@@ -47,7 +47,7 @@ class Examination:
             return [Finding(_ERROR, "server", str(error), "see the message")]
         try:
             # Behind a pooler only a transaction stays on one server process.
-            transaction = driver.transaction()
+            transaction = Transaction(driver, pooled=True)
             await transaction.start()
             before = self._server.clock.now()
             [facts] = await driver.fetch(self._sql["facts"])

@@ -14,7 +14,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from forge_jobs.core import ids
-from forge_jobs.core.errors import ForgeError, Invalid, Unavailable, Unknown
+from forge_jobs.core.errors import ForgeError, Invalid, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
@@ -35,6 +35,8 @@ _KEYED_WAIT_S: Final = 0.1
 _MAX_JSON_JOBS: Final = 50
 _LIMIT_S: Final = 60.0
 _PENDING: Final = JobStatus.PENDING
+# What ``enqueue_and_notify`` calls.
+_PROCEDURE: Final = "enqueue_and_notify_v1"
 # Statements that ``enqueue_and_notify`` can replace.
 _WITH_NOTIFY: Final = ("enqueue_one", "enqueue_alike")
 # Bytes. Larger payloads are stored in a table of their own.
@@ -150,11 +152,10 @@ class Enqueuer:
             found = await self._server.ask(
                 self._sql["enqueue_and_notify"], *values, limit_s=_LIMIT_S
             )
-        except Unavailable as error:
-            if error_mapping.may_follow_commit(error):
-                location = self._server.address.location
+        except ForgeError as error:
+            if error_mapping.may_follow_commit(error, _PROCEDURE):
                 what = "the job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-                raise Unknown(f"{location} was stopped: {what} may be stored") from error.__cause__
+                raise Unknown(f"{error}; {what} may be stored") from error.__cause__
             raise
         return self._replies(found, len(jobs)), True
 

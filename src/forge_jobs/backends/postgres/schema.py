@@ -18,7 +18,7 @@ from forge_jobs.store.store import SchemaStatus
 
 from . import function_sets, sql_files
 from .connection import error_mapping
-from .connection.driver import Driver, Row
+from .connection.driver import Driver, Row, Transaction
 from .connection.server import Server
 
 _MAINTENANCE_DATABASES: Final = ("postgres", "template1")
@@ -293,7 +293,7 @@ async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
 
 @asynccontextmanager
 async def _transaction(driver: Driver) -> AsyncGenerator[None, None]:
-    transaction = driver.transaction()
+    transaction = Transaction(driver, pooled=True)
     await transaction.start()
     try:
         yield

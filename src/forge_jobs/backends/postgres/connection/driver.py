@@ -16,8 +16,9 @@ from typing import Any, Protocol, cast
 
 from forge_jobs.core.errors import NotWritable
 
+from . import session
+
 CONNECT_S = 10.0
-IDLE_IN_TRANSACTION_S = 30.0
 _CACHED_STATEMENTS = 200
 # Iterations of the event loop that read the end of a connection and then close it.
 _END_ITERATIONS = 3
@@ -32,14 +33,6 @@ class Row(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class DriverTransaction(Protocol):
-    """An open transaction block."""
-
-    async def start(self) -> None: ...
-    async def commit(self) -> None: ...
-    async def rollback(self) -> None: ...
-
-
 class ServerSettings(Protocol):
     """Settings that the server reported when the connection was opened."""
 
@@ -52,7 +45,6 @@ class Driver(Protocol):
 
     async def fetch(self, query: str, *args: Any) -> Sequence[Row]: ...
     async def execute(self, query: str, *args: Any) -> str: ...
-    def transaction(self) -> DriverTransaction: ...
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
     def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
     async def close(self, *, timeout: float | None = None) -> None: ...
@@ -63,15 +55,46 @@ class Driver(Protocol):
     def get_settings(self) -> ServerSettings: ...
 
 
-async def connect(
-    dsn: str, *, pooled: bool, many_hosts: bool = False, timeout_s: float = CONNECT_S
-) -> Driver:
-    """A new connection.
+class Transaction:
+    """A transaction block on a connection. ``pooled``: the connection has no settings of its own,
+    so the transaction begins with them (see ``session``)."""
 
-    Behind a pooler no prepared statement may outlive its transaction. With several hosts it
-    connects to the one that takes writes. A process that is stopped in the middle of a transaction
-    must not hold its locks for ever: ``idle_in_transaction_session_timeout`` makes the server end
-    such a session. (A pooler would refuse the setting.)
+    def __init__(self, driver: Driver, *, pooled: bool) -> None:
+        self._driver = driver
+        self._pooled = pooled
+
+    async def start(self) -> None:
+        driver = self._driver
+        if not self._pooled:
+            await driver.execute("BEGIN")
+            return
+        try:
+            await driver.execute(session.begin_statement(driver.get_server_version()[0]))
+        except Exception:
+            # A setting was refused after BEGIN: the connection must not stay in the transaction.
+            if not driver.is_closed():
+                await self.rollback()
+            raise
+
+    async def commit(self) -> None:
+        await self._driver.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        await self._driver.execute("ROLLBACK")
+
+
+async def connect(
+    dsn: str,
+    *,
+    pooled: bool,
+    many_hosts: bool = False,
+    major: int | None = None,
+    timeout_s: float = CONNECT_S,
+) -> Driver:
+    """A new connection. ``major``: the version of the server, if it is known.
+
+    Behind a pooler no prepared statement may outlive its transaction, and no settings can be given.
+    With several hosts it connects to the one that takes writes.
     """
     asyncpg = _driver_module()
     extra: Mapping[str, Any] = {}
@@ -83,14 +106,10 @@ async def connect(
         statement_cache_size=0 if pooled else _CACHED_STATEMENTS,
         max_cacheable_statement_size=0,
         max_cached_statement_lifetime=0,
-        server_settings=(
-            {"application_name": "forge-jobs"}
-            if pooled
-            else {
-                "application_name": "forge-jobs",
-                "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S:.0f}s",
-            }
-        ),
+        server_settings={
+            "application_name": "forge-jobs",
+            **({} if pooled else session.startup_parameters(major)),
+        },
         **extra,
     )
     return cast("Driver", made)

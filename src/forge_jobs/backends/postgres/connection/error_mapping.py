@@ -32,7 +32,8 @@ _LOGIN: Final = frozenset({"28P01", "28000"})
 _TOO_MANY_CONNECTIONS: Final = "53300"
 _READ_ONLY: Final = "25006"
 _BAD_SETTING: Final = frozenset({"42704", "22023"})
-_AFTER_COMMIT: Final = frozenset({"57014", "54000"})
+_AFTER_COMMIT: Final = ("COMMIT", "PERFORM")
+_REFUSED_PARAMETER: Final = "unsupported startup parameter"
 NO_DATABASE: Final = "3D000"
 
 
@@ -65,10 +66,22 @@ def is_lock_timeout(error: BaseException) -> bool:
     return code_of(error.__cause__ or error) == LOCK_TIMEOUT
 
 
-def may_follow_commit(error: BaseException) -> bool:
-    """Whether a procedure that commits before it ends may have failed after its commit: it was
-    cancelled, or the queue of notifications was full."""
-    return code_of(error.__cause__ or error) in _AFTER_COMMIT
+def may_follow_commit(error: BaseException, procedure: str) -> bool:
+    """Whether a procedure that commits before it ends may have failed after its first commit.
+
+    The server's error says which statement of the procedure failed. Up to the first commit there is
+    no COMMIT and no PERFORM, and nothing else after it. An error that says nothing of the
+    procedure, such as one of the last commit, may have followed.
+    """
+    cause = error.__cause__ or error
+    if code_of(cause) is None:
+        return False
+    frames = [
+        line
+        for line in str(getattr(cause, "context", None) or "").splitlines()
+        if f"{procedure}(" in line
+    ]
+    return not frames or frames[-1].endswith(_AFTER_COMMIT)
 
 
 def translated(error: BaseException, *, location: str, may_have_committed: bool) -> ForgeError:
@@ -104,6 +117,8 @@ def cannot_connect(
         return BadUrl(f"{location}: {_line(error)}")
     if code in _BAD_SETTING:
         return BadUrl(f"{location}: {_line(error)}: take that option out of the address")
+    if _REFUSED_PARAMETER in str(error):
+        return BadUrl(f"{location}: {_line(error)}: a pooler answers: write pooler=on")
     if code == _TOO_MANY_CONNECTIONS:
         return Unavailable(f"{location}: {_line(error)}: raise max_connections, or use a pooler")
     why = "it did not answer in time" if isinstance(error, TimeoutError) else _line(error)
@@ -139,10 +154,14 @@ def _from_reply(code: str, error: BaseException, location: str) -> ForgeError:
         return SchemaMismatch(f"{location}: {text}: run forge db migrate")
     if code == _READ_ONLY:
         return Unavailable(
-            f"{location}: {text}: give the address of the primary, and a user that may write"
+            f"{location}: {text}: give the address of the primary, and a user without "
+            "default_transaction_read_only"
         )
     if code == LOCK_TIMEOUT:
-        return Unavailable(f"{location}: another transaction holds the same dedupe key: try again")
+        return Unavailable(
+            f"{location}: another transaction holds a lock for too long (a dedupe key, a limit, or "
+            "a whole table): try again"
+        )
     if code.startswith(_BAD_DATA):
         return Invalid(f"a value cannot be stored: {text}")
     if code in ("XX001", "XX002"):

@@ -18,7 +18,7 @@ from forge_jobs.kit.entropy import Entropy
 from . import driver as drivers
 from . import error_mapping
 from .address import Address
-from .driver import Driver, Row
+from .driver import Driver, Row, Transaction
 from .pool import Pool
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class DedicatedConnection:
             if not self._pooled:
                 yield
                 return
-            transaction = self.driver.transaction()
+            transaction = Transaction(self.driver, pooled=True)
             await transaction.start()
             yield
             await transaction.commit()
@@ -106,6 +106,7 @@ class Server:
         self.opened = False
         self.pooled = bool(address.pooled)
         self.line: DedicatedConnection | None = None
+        self._major: int | None = None
 
     async def ask(
         self, query: str, *args: Any, writes: bool = True, limit_s: float = CALL_S
@@ -151,7 +152,7 @@ class Server:
         """Run ``work`` in one transaction. A retry calls it again from its start."""
 
         async def run(link: Link) -> T:
-            transaction = link.driver.transaction()
+            transaction = Transaction(link.driver, pooled=self.pooled)
             await transaction.start()
             try:
                 answer = await work(link)
@@ -258,15 +259,20 @@ class Server:
         if database is not None:
             dsn = self.address.at_database(database)
         try:
-            driver = await drivers.connect(dsn, pooled=pooled, many_hosts=self.address.many_hosts)
+            driver = await drivers.connect(
+                dsn, pooled=pooled, many_hosts=self.address.many_hosts, major=self._major
+            )
         except Exception as error:
+            # Perhaps another server answers now, which does not know some setting of the last one.
+            self._major = None
             raise error_mapping.cannot_connect(
                 error,
                 location=self.address.location,
                 database=database or self.address.database,
                 first=not self.opened,
             ) from error
-        if driver.get_server_version()[0] < error_mapping.OLDEST_SERVER:
+        self._major = driver.get_server_version()[0]
+        if self._major < error_mapping.OLDEST_SERVER:
             version = driver.get_settings().server_version
             driver.terminate()
             raise ServerTooOld(self.address.location, version, error_mapping.OLDEST_SERVER)

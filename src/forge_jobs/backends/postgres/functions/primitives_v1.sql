@@ -23,7 +23,7 @@ $$;
 -- from them. A plain expression, so that the planner can inline it.
 CREATE OR REPLACE FUNCTION forge.histogram_bucket_v1(p_s double precision) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT set_byte('\x00'::bytea, 0, width_bucket(p_s, '{
+    SELECT set_byte(E'\\x00'::bytea, 0, width_bucket(p_s, '{
         1e-05, 2e-05, 5e-05, 0.0001, 0.000112, 0.000125, 0.00014, 0.00016, 0.00018, 0.0002,
         0.000224, 0.00025, 0.00028, 0.000315, 0.000355, 0.0004, 0.00045, 0.0005, 0.00056,
         0.00063, 0.00071, 0.0008, 0.0009, 0.001, 0.00112, 0.00125, 0.0014, 0.0016, 0.0018,

@@ -13,7 +13,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from forge_jobs.backends.postgres import sql_files
-from forge_jobs.backends.postgres.connection.driver import Driver, disown, force_close
+from forge_jobs.backends.postgres.connection.driver import (
+    Driver,
+    Transaction,
+    disown,
+    force_close,
+)
 from forge_jobs.backends.postgres.connection.server import DedicatedConnection, Server
 from forge_jobs.store.store import Notify
 
@@ -103,7 +108,7 @@ class NotificationListener:
                     server.address.channel,
                     lambda *args: arrived.set() if args[3] == token else None,
                 )
-                transaction = sending.transaction()
+                transaction = Transaction(sending, pooled=True)
                 await transaction.start()
                 await sending.fetch(self._notify, server.address.channel, token)
                 sent_at = server.clock.mono()
