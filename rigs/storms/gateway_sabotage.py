@@ -1,6 +1,7 @@
 """Sabotages of the gateway, each breaking one guarantee, which the storm's checks must detect."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from telegram_gateway.config import Ordering
@@ -70,12 +71,21 @@ def _ignore_dedupe_keys() -> None:
 def _send_in_the_handler() -> None:
     """Send the message before the finish of the update is stored."""
 
-    async def answered(self: Any, update: Any, ctx: Any) -> list[Any]:
-        for call in await self._handler.answer(update, ctx.job.attempts):
-            await self._outgoing.send_now(call)
-        return []
+    original: Any = BotQueue.__init__
 
-    BotQueue._run_handler = answered
+    def init(
+        self: Any, forge: Any, bot: Any, run: Any, outgoing: Any, *more: Any, **options: Any
+    ) -> None:
+        original(self, forge, bot, run, outgoing, *more, **options)
+
+        async def answered(update: Any, ctx: Any) -> list[Any]:
+            for call in await run.run(update, ctx):
+                await outgoing.send_now(call)
+            return []
+
+        self.run = SimpleNamespace(run=answered)
+
+    BotQueue.__init__ = init
 
 
 SABOTAGES = {

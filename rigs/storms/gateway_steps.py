@@ -33,6 +33,7 @@ from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.janitor import Janitor
 from telegram_gateway.queueing import BotQueue
 from telegram_gateway.update_receiver import UpdateReceiver
+from telegram_gateway.update_run import UpdateRun
 from telegram_gateway.webhook import Webhook
 
 STORES = (SqliteJobs, PostgresJobs)
@@ -239,7 +240,7 @@ def _running(kill: KillPoint) -> None:
 
 
 def _handled(kill: KillPoint) -> None:
-    after(BotQueue, "_run_handler", kill)
+    after(UpdateRun, "run", kill)
 
 
 def _finishing(kill: KillPoint) -> None:

@@ -1,30 +1,30 @@
 """The command ``telegram-gateway``."""
 
-import asyncio
 import os
 import subprocess
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from forge_jobs import SECRET_ENTROPY, ForgeError
+from forge_jobs import SECRET_ENTROPY
 
-from .bot_api import ApiError, NoResponse
-from .config import Bot, Settings, load
+from .bot_api import ApiError
+from .cli_quarantine import quarantine
+from .cli_session import BotOption, fail, for_each_bot, load_config, make_gateway, run, select_bots
+from .config import Bot
 from .gateway import Gateway
 from .masking import configure_logging
 from .storage import gateway_store_at
 
-T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 webhooks = typer.Typer(no_args_is_help=True, help="Set, delete or show the webhooks of bots.")
 secrets = typer.Typer(no_args_is_help=True, help="Secrets for webhooks.")
 app.add_typer(webhooks, name="webhook")
 app.add_typer(secrets, name="secret")
-BotOption = Annotated[str | None, typer.Option("--bot", help="One bot, by slug; else all.")]
+app.add_typer(quarantine, name="quarantine")
 _BACKLOG = 100
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -34,12 +34,9 @@ def serve() -> None:
     """Receive webhooks, run handlers, send replies."""
     from .serving import serve as run_server
 
-    gateway = _make_gateway()
-    settings = gateway.settings
-    configure_logging(
-        None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json"
-    )
-    _run(run_server(gateway))
+    gateway = make_gateway()
+    _configure_logging(gateway)
+    run(run_server(gateway))
 
 
 @app.command()
@@ -47,18 +44,15 @@ def poll() -> None:
     """Fetch updates of all bots with getUpdates instead of webhooks, for machines behind NAT."""
     from .serving import run_polling
 
-    gateway = _make_gateway()
-    settings = gateway.settings
-    configure_logging(
-        None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json"
-    )
-    _run(run_polling(gateway))
+    gateway = make_gateway()
+    _configure_logging(gateway)
+    run(run_polling(gateway))
 
 
 @app.command()
 def check() -> None:
     """Check the configuration and print what would run, without secrets."""
-    settings, bots, warnings = _load_config()
+    settings, bots, warnings = load_config()
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
     database = "none: inline handlers only" if settings.database_url is None else "set"
@@ -83,10 +77,10 @@ def webhook_set(
     ] = False,
 ) -> None:
     """Set each webhook to PUBLIC_URL with its secret, update kinds and connections, and verify."""
-    gateway = _make_gateway()
+    gateway = make_gateway()
     base = gateway.settings.public_url
     if base is None:
-        _fail("PUBLIC_URL is not set: export the address that Telegram reaches, https://…")
+        fail("PUBLIC_URL is not set: export the address that Telegram reaches, https://…")
 
     async def one(found: Bot) -> None:
         url = f"{base}/bot/{found.slug}"
@@ -109,27 +103,27 @@ def webhook_set(
             await gateway.api.call(found, "setWebhook", wanted)
         info: Any = await gateway.api.call(found, "getWebhookInfo", {})
         if info.get("url") != url:
-            _fail(f"{found.slug}: Telegram reports another URL than the one just set")
+            fail(f"{found.slug}: Telegram reports another URL than the one just set")
 
-    _for_each_bot(gateway, bot, one)
+    for_each_bot(gateway, bot, one)
 
 
 @webhooks.command("delete")
 def webhook_delete(bot: BotOption = None) -> None:
     """Remove webhooks; Telegram keeps its pending updates."""
-    gateway = _make_gateway()
+    gateway = make_gateway()
 
     async def one(found: Bot) -> None:
         await gateway.api.call(found, "deleteWebhook", {"drop_pending_updates": False})
         typer.echo(f"{found.slug}: deleted")
 
-    _for_each_bot(gateway, bot, one)
+    for_each_bot(gateway, bot, one)
 
 
 @webhooks.command("info")
 def webhook_info(bot: BotOption = None) -> None:
     """Show Telegram's state of the webhooks, with warnings."""
-    gateway = _make_gateway()
+    gateway = make_gateway()
 
     async def one(found: Bot) -> None:
         info: Any = await gateway.api.call(found, "getWebhookInfo", {})
@@ -146,19 +140,19 @@ def webhook_info(bot: BotOption = None) -> None:
         if kinds is not None and set(kinds) != set(found.allowed_updates):
             typer.echo(f"  warning: other update kinds are set: {', '.join(kinds)}")
 
-    _for_each_bot(gateway, bot, one)
+    for_each_bot(gateway, bot, one)
 
 
 @app.command()
 def send(slug: str, chat_id: str, text: str) -> None:
     """Send one text message to a chat immediately."""
-    gateway = _make_gateway()
+    gateway = make_gateway()
 
     async def one(found: Bot) -> None:
         await gateway.api.call(found, "sendMessage", {"chat_id": chat_id, "text": text})
         typer.echo("sent")
 
-    _for_each_bot(gateway, slug, one)
+    for_each_bot(gateway, slug, one)
 
 
 @app.command()
@@ -170,8 +164,8 @@ def simulate(
     """Post one update to a running gateway, with the bot's secret."""
     import httpx2
 
-    gateway = _make_gateway()
-    bot = _select_bots(gateway, slug)[0]
+    gateway = make_gateway()
+    bot = select_bots(gateway, slug)[0]
     base = url or f"http://{gateway.settings.host}:{gateway.settings.port}"
     headers = {
         "content-type": "application/json",
@@ -181,7 +175,7 @@ def simulate(
         body = file.read_bytes()
         answer = httpx2.post(f"{base}/bot/{slug}", content=body, headers=headers, trust_env=False)
     except (OSError, httpx2.HTTPError) as error:
-        _fail(f"{slug}: {type(error).__name__}: is the gateway running at {base}?")
+        fail(f"{slug}: {type(error).__name__}: is the gateway running at {base}?")
     typer.echo(f"{answer.status_code} {answer.text.strip()}".strip())
     raise typer.Exit(0 if answer.is_success else 1)
 
@@ -193,9 +187,9 @@ _PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 def jobs(context: typer.Context) -> None:
     """Run `forge jobs` on DATABASE_URL, with `stats`, `discard` (delete) and `forget --user ID`,
     which deletes the jobs and the session of a user."""
-    settings, _, _ = _load_config()
+    settings, _, _ = load_config()
     if settings.database_url is None:
-        _fail("DATABASE_URL is not set: there are no jobs")
+        fail("DATABASE_URL is not set: there are no jobs")
     # The URL may contain a password, so it is passed in the environment.
     environment = {**os.environ, "FORGE_URL": settings.database_url}
     for words in _forge_commands(context.args):
@@ -204,7 +198,7 @@ def jobs(context: typer.Context) -> None:
         if code:
             raise typer.Exit(code)
     if context.args[:1] == ["forget"]:
-        _run(_end_session(settings.database_url, int(context.args[2])))
+        run(_end_session(settings.database_url, int(context.args[2])))
 
 
 def _forge_commands(words: list[str]) -> list[list[str]]:
@@ -219,7 +213,7 @@ def _forge_commands(words: list[str]) -> list[list[str]]:
             tags = (f"user:{user}", f"chat:{user}")
             return [["jobs", "delete", "--tag", tag, "--yes"] for tag in tags]
         case ["forget", *_]:
-            _fail("use: jobs forget --user ID, with the numeric id of the user", 2)
+            fail("use: jobs forget --user ID, with the numeric id of the user", 2)
         case _:
             return [["jobs", *words]]
 
@@ -261,64 +255,20 @@ def demo(
 
 def _run_on_port(work: Coroutine[Any, Any, None], port: int) -> None:
     try:
-        _run(work)
+        run(work)
     except OSError as error:
-        _fail(f"port {port}: {error.strerror or error}: choose another one with --port")
+        fail(f"port {port}: {error.strerror or error}: choose another one with --port")
 
 
-def _load_config() -> tuple[Settings, list[Bot], list[str]]:
-    try:
-        return load(os.environ)
-    except ForgeError as error:
-        _fail(str(error), 2)
-
-
-def _make_gateway() -> Gateway:
-    settings, bots, warnings = _load_config()
-    for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    try:
-        return Gateway(settings, bots)
-    except ForgeError as error:
-        _fail(str(error), 2)
-
-
-def _select_bots(gateway: Gateway, slug: str | None) -> list[Bot]:
-    found = [bot for bot in gateway.bots if slug is None or bot.slug == slug]
-    if not found:
-        known = ", ".join(bot.slug for bot in gateway.bots)
-        _fail(f"there is no bot {slug!r}; configured bots: {known}", 2)
-    return found
-
-
-def _for_each_bot(gateway: Gateway, slug: str | None, one: Any) -> None:
-    chosen = _select_bots(gateway, slug)
-
-    async def run() -> bool:
-        succeeded = True
-        for bot in chosen:
-            try:
-                await one(bot)
-            except (ApiError, NoResponse) as error:
-                typer.echo(f"{bot.slug}: {gateway.mask(str(error))}", err=True)
-                succeeded = False
-        await gateway.api.close()
-        return succeeded
-
-    if not _run(run()):
-        raise typer.Exit(1)
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        return asyncio.run(work)
-    except ForgeError as error:
-        _fail(str(error))
-
-
-def _fail(text: str, code: int = 1) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(code)
+def _configure_logging(gateway: Gateway) -> None:
+    settings = gateway.settings
+    configure_logging(
+        None,
+        gateway.mask,
+        level=settings.log_level,
+        as_json=settings.log_format == "json",
+        reported=gateway.reported,
+    )
 
 
 def main() -> None:

@@ -35,10 +35,12 @@ from .masking import Mask
 from .metrics import GatewayMetrics
 from .pages import pages
 from .queueing import BotQueue, DirectReply, QueuedReply
+from .reported_jobs import ReportedJobs
 from .sending import Outgoing
 from .storage import CachedGatewayStore, GatewayStore, Reply, gateway_store_at
 from .update import Update
 from .update_receiver import BotRuntime, UpdateReceiver
+from .update_run import UpdateRun
 from .webhook import Webhook
 
 _LOG: Final = logging.getLogger("telegram_gateway")
@@ -64,6 +66,7 @@ class Gateway:
         self.bots = bots
         self.counters = GatewayMetrics()
         self.mask = Mask(secrets_of(settings, bots))
+        self.reported = ReportedJobs()
         self.api = BotApi(self.mask, self.counters)
         self._resolve = resolve
         self.forge = self._forge(clock)
@@ -90,7 +93,7 @@ class Gateway:
     async def running(self, *, workers: bool = True) -> AsyncGenerator["Gateway", None]:
         """Open the store, run the janitor once, start workers; stop in reverse order."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._close)
+            stack.push_async_callback(self.close)
             await self.open_stores()
             if self.forge is not None:
                 janitor = Janitor(self.forge, self.settings, self.storage, self.counters)
@@ -197,8 +200,9 @@ class Gateway:
         handler = self._handler(bot, outgoing)
         queue = None
         if self.forge is not None:
+            run = UpdateRun(self.forge, bot, handler, self.mask, self.reported)
             stuck_s = self.settings.stuck_timeout_s
-            queue = BotQueue(self.forge, bot, handler, outgoing, self.mask, stuck_s=stuck_s)
+            queue = BotQueue(self.forge, bot, run, outgoing, self.reported, stuck_s=stuck_s)
         return BotRuntime(bot, handler, outgoing, queue)
 
     def _handler(self, bot: Bot, outgoing: Outgoing) -> Handler:
@@ -235,7 +239,8 @@ class Gateway:
             delete=delete,
         )
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Close handlers, connections and stores."""
         for runtime in self.runtimes.values():
             await runtime.handler.close()
         await self.api.close()

@@ -1,4 +1,4 @@
-"""Removes tokens and secrets from log lines and error texts.
+"""Formats log lines, and removes tokens and secrets from them and from error texts.
 
 Every Bot API URL contains the token, and HTTP clients log URLs. So the formatted line is searched
 for the configured values and for anything that looks like a token.
@@ -10,20 +10,22 @@ import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 HIDDEN: Final = "***"
 _TOKEN: Final = re.compile(r"\d{1,20}(?::|%3[aA])[A-Za-z0-9_-]{30,}")
 _MIN_SECRET: Final = 8
+_HTTP_CLIENTS: Final = ("httpx2", "httpcore2")
+_OWN_LOGGERS: Final = "telegram_gateway"
+_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 
 
 class Mask:
     """Replaces secrets in a text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = sorted(
-            {text for text in secrets if len(text) >= _MIN_SECRET}, key=len, reverse=True
-        )
+        spellings = {form for text in secrets if len(text) >= _MIN_SECRET for form in _forms(text)}
+        known = sorted(spellings, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def __call__(self, text: str) -> str:
@@ -33,6 +35,11 @@ class Mask:
         return _TOKEN.sub(HIDDEN, text)
 
 
+def _forms(secret: str) -> tuple[str, ...]:
+    """The secret, and how it is written in JSON and in the repr of an exception or a list."""
+    return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]
+
+
 class _MaskedFormatter(logging.Formatter):
     def __init__(self, mask: Mask, *, as_json: bool) -> None:
         super().__init__()
@@ -40,31 +47,74 @@ class _MaskedFormatter(logging.Formatter):
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        message = record.getMessage()
-        if record.exc_info:
-            message += "\n" + self.formatException(record.exc_info)
-        if not self._as_json:
-            return self._mask(f"{moment} {record.levelname:<7} {record.name} {message}")
-        line = {
-            "time": moment,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": self._mask(message),
-        }
-        return json.dumps(line, ensure_ascii=False)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        moment = time.replace("+00:00", "Z")
+        message = self._mask(record.getMessage())
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._as_json:
+            line: dict[str, Any] = {
+                "time": moment,
+                "level": record.levelname.lower(),
+                "logger": record.name,
+                "message": message,
+                **{
+                    field: self._mask(value) if isinstance(value, str) else value
+                    for field, value in _fields(record).items()
+                },
+            }
+            if trace:
+                line["trace"] = self._mask(trace)
+            # Once more, for values that are no strings.
+            return self._mask(json.dumps(line, ensure_ascii=False, default=str))
+        name = "gateway" if record.name.startswith(_OWN_LOGGERS) else record.name
+        words = [f"{moment} {record.levelname:<7} {name}: {message}"]
+        words += [
+            f"{field}={shown}"
+            for field, value in _fields(record).items()
+            if not _contains(message, shown := str(value))
+        ]
+        # One record is one line: a text of somebody else must not look like another record.
+        text = " ".join(words).replace("\r", "\\r").replace("\n", "\\n")
+        return self._mask(text + (f"\n{trace}" if trace else ""))
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """What the caller passed as ``extra``, without empty values."""
+    return {
+        name: value
+        for name, value in vars(record).items()
+        if name not in _STANDARD_FIELDS and value is not None and not name.startswith("_")
+    }
+
+
+def _contains(message: str, text: str) -> bool:
+    """Whether the message contains the text as a whole word, so that it need not be repeated."""
+    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", message) is not None
 
 
 class _MaskedLogHandler(logging.StreamHandler[TextIO]):
     """A class of its own, so that a second call of configure_logging finds and replaces it."""
 
 
-def configure_logging(stream: TextIO | None, mask: Mask, *, level: str, as_json: bool) -> None:
-    """Write all logs of the process to ``stream`` (default: standard error), masked."""
+def configure_logging(
+    stream: TextIO | None,
+    mask: Mask,
+    *,
+    level: str,
+    as_json: bool,
+    reported: logging.Filter | None = None,
+) -> None:
+    """Write all logs of the process to ``stream`` (default: standard error), masked. ``reported``
+    drops lines that repeat others."""
     root = logging.getLogger()
     for former in [one for one in root.handlers if isinstance(one, _MaskedLogHandler)]:
         root.removeHandler(former)
     handler = _MaskedLogHandler(stream or sys.stderr)
     handler.setFormatter(_MaskedFormatter(mask, as_json=as_json))
+    if reported is not None:
+        handler.addFilter(reported)
     root.addHandler(handler)
     root.setLevel(level.upper())
+    for name in _HTTP_CLIENTS:
+        # At INFO they log every request.
+        logging.getLogger(name).setLevel("DEBUG" if level == "debug" else "WARNING")

@@ -7,21 +7,18 @@ are one transaction, too.
 
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, Retry, Throttled
+from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, Retry
 
 from .backlog import Backlog
-from .breaker import Breaker
 from .calls import Call, message, truncate_text
 from .config import Bot, Ordering
 from .flood import BOT_RATE, scope_of
-from .handlers.command import CommandHandler
-from .handlers.contract import Handler
-from .masking import Mask
+from .reported_jobs import ReportedJobs
 from .sending import Outgoing
 from .update import Update, update_from_base64
+from .update_run import UpdateRun
 
 _LOG: Final = logging.getLogger("telegram_gateway.queue")
 MAX_PAYLOAD: Final = 2 << 20
@@ -45,19 +42,18 @@ class BotQueue:
         self,
         forge: Forge,
         bot: Bot,
-        handler: Handler,
+        run: UpdateRun,
         outgoing: Outgoing,
-        mask: Mask,
+        reported: ReportedJobs,
         *,
         stuck_s: float,
     ) -> None:
         self.bot = bot
-        self.breaker = Breaker(forge.clock)
+        self.run = run
         self.backlog = Backlog(forge, bot)
         self._stuck_s = stuck_s
-        self._handler = handler
         self._outgoing = outgoing
-        self._mask = mask
+        self._reported = reported
         self._send = self._send_task(forge)
         self._update = self._update_task(forge) if bot.in_queue else None
 
@@ -76,7 +72,6 @@ class BotQueue:
         options: dict[str, Any] = {
             "dedupe_key": f"telegram:{bot.id}:{update.id}",
             "dedupe_for": DEDUPE_S,
-            "expires": self._expires_at(update),
             "tags": tags,
         }
         words = update.words if bot.overtaking else []
@@ -85,11 +80,6 @@ class BotQueue:
         elif update.lane is not None and bot.ordering is not Ordering.NONE:
             options |= {"lane": f"in:{bot.id}:{update.lane}", "order": str(bot.ordering)}
         return await self._update.using(**options).aenqueue(update.to_base64())
-
-    def _expires_at(self, update: Update) -> datetime | int:
-        if update.date is None:
-            return update.lifetime_s
-        return datetime.fromtimestamp(update.date, UTC) + timedelta(seconds=update.lifetime_s)
 
     # ------------------------------------------------------------------ out
 
@@ -125,25 +115,50 @@ class BotQueue:
             scopes=[scope],
         )
         async def send(method: str, parameters: dict[str, Any], quiet: bool, ctx: Context) -> None:
+            call = Call(method, parameters)
             try:
-                await outgoing.send(Call(method, parameters), lambda: ctx.rate_limit.acquire(scope))
+                await outgoing.send(call, lambda: ctx.rate_limit.acquire(scope))
             except Dead as error:
+                self._log_send_failure(call, ctx, error.message, final=True)
                 if not quiet:
                     raise
-                _LOG.info("bot %s: a notice could not be sent: %s", slug, error.message)
+            except Failed as error:
+                self._log_send_failure(call, ctx, error.message)
+                raise
 
         return send
 
+    def _log_send_failure(
+        self, call: Call, ctx: Context, error: str, *, final: bool = False
+    ) -> None:
+        job = ctx.job
+        left = "no more attempts" if final or job.attempts >= job.max_attempts else "to be retried"
+        _LOG.warning(
+            "bot %s: %s to chat %s: attempt %d of %d failed, %s: %s (job %s)",
+            self.bot.slug, call.method, call.chat_id, job.attempts, job.max_attempts, left, error,
+            job.id,
+            extra={"bot": self.bot.slug, "chat_id": call.chat_id, "job_id": job.id, "error": error},
+        )  # fmt: skip
+        self._reported.add(job.id)
+
     def _notice_task(self, forge: Forge) -> Any:
-        @forge.task(
-            kind=f"notice.{self.bot.slug}", queue=self.bot.sends_queue, payload_limit=MAX_PAYLOAD
-        )
+        bot = self.bot
+
+        @forge.task(kind=f"notice.{bot.slug}", queue=bot.sends_queue, payload_limit=MAX_PAYLOAD)
         async def notice(job: DeadJob, ctx: Context) -> None:
             update = update_from_base64(str(job.payload["raw"]))
             chat = update.chat_id if update.chat_id is not None else update.user_id
-            if chat is None:
+            told = chat is not None and bot.notify_on_dead
+            _LOG.error(
+                "bot %s: %s is dead after %d attempts, %s: %s (job %s)",
+                bot.slug, update.label, job.attempts,
+                "its chat is told" if told else "nobody is told", job.error, job.id,
+                extra={"bot": bot.slug, "update_id": update.id, "chat_id": update.chat_id,
+                       "job_id": job.id, "error": job.error},
+            )  # fmt: skip
+            if chat is None or not told:
                 return
-            text = self.bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
+            text = bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
             self.enqueue_on_done(
                 ctx, [message(chat, truncate_text(text), thread_id=update.thread_id)], quiet=True
             )
@@ -152,9 +167,6 @@ class BotQueue:
 
     def _update_task(self, forge: Forge) -> Any:
         bot = self.bot
-        options: dict[str, Any] = {}
-        if bot.notify_on_dead:
-            options["on_dead"] = self._notice_task(forge)
 
         # The handler's name is part of the kind: updates for a former handler are not run by the
         # new one.
@@ -165,36 +177,12 @@ class BotQueue:
             retry=Retry(delays=bot.backoff_s),
             timeout=self._stuck_s,
             payload_limit=MAX_PAYLOAD,
-            **options,
+            on_dead=self._notice_task(forge),
         )
         async def update(raw: str, ctx: Context) -> None:
-            self.enqueue_on_done(ctx, await self._run_handler(update_from_base64(raw), ctx))
+            self.enqueue_on_done(ctx, await self.run.run(update_from_base64(raw), ctx))
 
         return update
-
-    async def _run_handler(self, update: Update, ctx: Context) -> list[Call]:
-        wait_s = self.breaker.acquire_wait_s()
-        if wait_s > 0:
-            raise Throttled(wait_s)
-        try:
-            if isinstance(self._handler, CommandHandler):
-                calls = await self._handler.answer_in_job(ctx, update)
-            else:
-                calls = await self._handler.answer(update, ctx.job.attempts)
-        except Failed as error:
-            self.breaker.record_failure()
-            wait = error.retry_after_s or None
-            raise Failed(self._mask(error.message), retry_after=wait) from None
-        except Dead as error:
-            self.breaker.record_success()
-            raise Dead(self._mask(error.message)) from None
-        except JobOutcome:
-            raise
-        except Exception as error:
-            # Its text may contain a URL with a token.
-            raise Failed(self._mask(f"{type(error).__name__}: {error}")) from None
-        self.breaker.record_success()
-        return calls
 
 
 class QueuedReply:

@@ -38,7 +38,6 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     message_id: int | None = None
     thread_id: int | None = None
-    date: int | None = None
 
     @property
     def words(self) -> list[str]:
@@ -50,8 +49,16 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lifetime_s(self) -> int:
-        """For how many seconds a reply is useful: the job expires after that."""
+        """For how many seconds a reply is useful: after that the update is given up."""
         return _LIFETIMES_S.get(self.kind, DAY_S)
+
+    @property
+    def label(self) -> str:
+        """The update in log lines: ``update 12 (message, chat 7)``."""
+        if self.chat_id is not None:
+            return f"update {self.id} ({self.kind}, chat {self.chat_id})"
+        user = "" if self.user_id is None else f", user {self.user_id}"
+        return f"update {self.id} ({self.kind}{user})"
 
     @property
     def lane(self) -> str | None:
@@ -100,7 +107,6 @@ def read_update(raw: bytes) -> Update:
         or _text_or_none(part.get("data")),
         message_id=_int_or_none(message.get("message_id")),
         thread_id=_int_or_none(message.get("message_thread_id")),
-        date=_int_or_none(part.get("edit_date")) or _int_or_none(part.get("date")),
     )
 
 

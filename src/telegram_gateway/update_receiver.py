@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from forge_jobs import Clock, Closed, JobOutcome, StoreError
 
@@ -28,7 +28,7 @@ from .update import Update, read_update
 _LOG: Final = logging.getLogger("telegram_gateway.update_receiver")
 _MAX_SEEN: Final = 10_000
 _ESCAPED: Final = re.compile(rb"\\u00([0-7][0-9a-fA-F])")
-_QUARANTINE_BYTES: Final = 4_096
+_QUARANTINE_BYTES: Final = 64 << 10
 _PROMPT_EVERY_S: Final = 60.0
 _MAX_SYNC_S: Final = 45.0
 _MAX_APOLOGY_S: Final = 5.0
@@ -54,6 +54,24 @@ class ReceiveStatus(StrEnum):
     def acknowledged(self) -> bool:
         """Whether the update is acknowledged with 200; if not, Telegram redelivers it."""
         return self not in (ReceiveStatus.UNAVAILABLE, ReceiveStatus.FULL, ReceiveStatus.RUNNING)
+
+
+_UNUSUAL: Final = frozenset(
+    {
+        ReceiveStatus.QUARANTINED,
+        ReceiveStatus.FAILED,
+        ReceiveStatus.UNAVAILABLE,
+        ReceiveStatus.FULL,
+    }
+)
+
+
+class _Received(NamedTuple):
+    """A status, and what the log line says about it: the job or the reason."""
+
+    status: ReceiveStatus
+    detail: str = ""
+    job_id: str | None = None
 
 
 class BotRuntime:
@@ -113,53 +131,69 @@ class UpdateReceiver:
         self._prompted: dict[int, float] = {}
 
     async def receive(self, runtime: BotRuntime, body: bytes) -> ReceiveStatus:
-        """Check and dispatch one body that is known to come from Telegram."""
+        """Check and dispatch one body that is known to come from Telegram, and log one line."""
+        slug = runtime.bot.slug
+        update, reason = _read(body)
         try:
-            status = await self._process(runtime, body)
-        except (StoreError, Closed, StoreUnavailable, OSError) as error:
-            _LOG.warning(
-                "bot %s: the store is not available: %s", runtime.bot.slug, type(error).__name__
+            received = (
+                await self._quarantine(runtime.bot, body, reason)
+                if update is None
+                else await self._process(runtime, update)
             )
-            status = ReceiveStatus.UNAVAILABLE
+        except (StoreError, Closed, StoreUnavailable, OSError) as error:
+            detail = f"the store is not available ({type(error).__name__})"
+            received = _Received(ReceiveStatus.UNAVAILABLE, detail)
         except Exception:
             # The update is not stored, so it must not be acknowledged.
-            _LOG.exception("bot %s: an update could not be received", runtime.bot.slug)
-            status = ReceiveStatus.UNAVAILABLE
-        self._counters.count("gateway_updates_total", bot=runtime.bot.slug, outcome=str(status))
+            _LOG.exception("bot %s: %s could not be received", slug, _label(update))
+            received = _Received(ReceiveStatus.UNAVAILABLE, "an unexpected error, see above")
+        status = received.status
+        self._counters.count("gateway_updates_total", bot=slug, outcome=str(status))
+        level = logging.WARNING if status in _UNUSUAL else logging.INFO
+        if _LOG.isEnabledFor(level):
+            _log_received(level, slug, update, received)
         return status
 
-    async def _process(self, runtime: BotRuntime, body: bytes) -> ReceiveStatus:
+    async def _quarantine(self, bot: Bot, body: bytes, reason: str) -> _Received:
+        # A body that might contain a code is not stored, in whatever form.
+        plain, secret = _unescape(body), self._settings.auth_secret
+        withheld = b"auth" in plain or (secret is not None and secret.lower() in plain)
+        number = await self._storage.quarantine(
+            bot.id,
+            self._clock.now(),
+            b"" if withheld else body[:_QUARANTINE_BYTES],
+            reason=reason,
+            size=len(body),
+        )
+        text = f"{reason}; {len(body):,} bytes; see `telegram-gateway quarantine show {number}`"
+        return _Received(ReceiveStatus.QUARANTINED, text)
+
+    async def _process(self, runtime: BotRuntime, update: Update) -> _Received:
         bot = runtime.bot
-        try:
-            update = read_update(body)
-        except ValueError:
-            # A body that might contain a code is not stored, in whatever form.
-            sample = b"" if b"auth" in _unescape(body) else body[:_QUARANTINE_BYTES]
-            await self._storage.quarantine(bot.id, self._clock.now(), sample)
-            return ReceiveStatus.QUARANTINED
         if not bot.in_queue and (status := runtime.status_of(update.id)) is not None:
-            return status
+            return _Received(status)
         if not self._is_allowed(bot, update):
-            return ReceiveStatus.DROPPED
+            return _Received(ReceiveStatus.DROPPED, "user or chat is not allowed")
         if bot.handler is not HandlerName.AUTH:
             if contains_code(update) or self._contains_secret(update):
-                return ReceiveStatus.DROPPED
+                return _Received(ReceiveStatus.DROPPED, "may contain a code")
             if bot.require_auth and not await self._has_session(bot, update):
                 if update.user_id is not None:
                     await self._prompt(bot, update)
-                return ReceiveStatus.GATED
+                return _Received(ReceiveStatus.GATED, "no session")
         if runtime.queue is not None and bot.in_queue:
             return await self._enqueue(runtime.queue, update)
         return await self._handle_inline(runtime, update)
 
-    async def _enqueue(self, queue: BotQueue, update: Update) -> ReceiveStatus:
+    async def _enqueue(self, queue: BotQueue, update: Update) -> _Received:
         if await queue.backlog.is_full():
-            return ReceiveStatus.FULL
+            limit = f"{queue.bot.max_waiting:,} updates wait (maxWaiting)"
+            return _Received(ReceiveStatus.FULL, limit)
         job = await queue.enqueue_update(update)
         if job.duplicate:
-            return ReceiveStatus.DUPLICATE
+            return _Received(ReceiveStatus.DUPLICATE, f"job {job.id}", job.id)
         queue.backlog.increment()
-        return ReceiveStatus.ACCEPTED
+        return _Received(ReceiveStatus.ACCEPTED, f"job {job.id}", job.id)
 
     def _is_allowed(self, bot: Bot, update: Update) -> bool:
         users = self._settings.allowed_users
@@ -195,10 +229,10 @@ class UpdateReceiver:
             self._prompted.pop(user, None)
             raise
 
-    async def _handle_inline(self, runtime: BotRuntime, update: Update) -> ReceiveStatus:
+    async def _handle_inline(self, runtime: BotRuntime, update: Update) -> _Received:
         # The same update may have arrived again while the session was read.
         if (status := runtime.status_of(update.id)) is not None:
-            return status
+            return _Received(status)
         try:
             with runtime.handling(update.id):
                 return await self._run_inline(runtime, update)
@@ -206,7 +240,7 @@ class UpdateReceiver:
             if runtime.bot.handler is HandlerName.AUTH and update.user_id is not None:
                 self._cached_storage.forget_session(update.user_id)
 
-    async def _run_inline(self, runtime: BotRuntime, update: Update) -> ReceiveStatus:
+    async def _run_inline(self, runtime: BotRuntime, update: Update) -> _Received:
         bot = runtime.bot
         limit = asyncio.timeout(_MAX_SYNC_S)
         try:
@@ -214,21 +248,21 @@ class UpdateReceiver:
                 for call in await runtime.handler.answer(update, 1):
                     await runtime.outgoing.send_now(call)
                 runtime.mark_done(update.id)
-            return ReceiveStatus.HANDLED
+            return _Received(ReceiveStatus.HANDLED)
         except JobOutcome as error:
-            _LOG.warning("bot %s: update %d failed: %s", bot.slug, update.id, error)
+            reason = str(error)
         except TimeoutError:
             if not limit.expired():
                 # A timeout of the database driver: the store is slow, not the handler.
                 raise
-            _LOG.warning("bot %s: update %d failed: timeout", bot.slug, update.id)
+            reason = f"not handled within {_MAX_SYNC_S:g} s"
         if bot.sync_failure is SyncFailure.REDELIVER:
-            return ReceiveStatus.UNAVAILABLE
+            return _Received(ReceiveStatus.UNAVAILABLE, reason)
         if update.chat_id is not None:
             await self._send_apology(
                 bot, message(update.chat_id, _APOLOGY, thread_id=update.thread_id)
             )
-        return ReceiveStatus.FAILED
+        return _Received(ReceiveStatus.FAILED, reason)
 
     async def _send_apology(self, bot: Bot, call: Call) -> None:
         """Best effort and with a short time limit: Telegram waits 60 s for the response."""
@@ -236,13 +270,52 @@ class UpdateReceiver:
             async with asyncio.timeout(_MAX_APOLOGY_S):
                 await self._try_call(bot, call)
         except TimeoutError:
-            _LOG.info("bot %s: %s could not be sent in time", bot.slug, call.method)
+            _LOG.warning(
+                "bot %s: %s to chat %s was not sent within %g s",
+                bot.slug,
+                call.method,
+                call.chat_id,
+                _MAX_APOLOGY_S,
+            )
 
     async def _try_call(self, bot: Bot, call: Call) -> Any:
         try:
             return await self._api.call(bot, call.method, call.parameters)
         except (ApiError, NoResponse) as error:
-            _LOG.info("bot %s: %s could not be sent: %s", bot.slug, call.method, error)
+            _LOG.warning(
+                "bot %s: %s to chat %s was not sent: %s",
+                bot.slug,
+                call.method,
+                call.chat_id,
+                error,
+            )
+
+
+def _read(body: bytes) -> tuple[Update | None, str]:
+    """The update, or None and the reason why the body is not one."""
+    try:
+        return read_update(body), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _label(update: Update | None) -> str:
+    return "a body that is not an update" if update is None else update.label
+
+
+def _log_received(level: int, slug: str, update: Update | None, received: _Received) -> None:
+    fields: dict[str, Any] = {"bot": slug, "job_id": received.job_id}
+    if update is not None:
+        fields |= {"update_id": update.id, "chat_id": update.chat_id}
+    _LOG.log(
+        level,
+        "bot %s: %s: %s%s",
+        slug,
+        _label(update),
+        received.status,
+        f", {received.detail}" if received.detail else "",
+        extra=fields,
+    )
 
 
 def _unescape(body: bytes) -> bytes:

@@ -105,6 +105,6 @@ async def test_the_code_is_not_stored_in_the_database(bots: Bots, tmp_path: Path
         for path in filter(Path.is_file, tmp_path.rglob("gateway.db*")):
             assert AUTH_SECRET.encode() not in path.read_bytes(), path.name
         with sqlite3.connect(tmp_path / "gateway.db") as database:
-            [(kept,)] = database.execute("SELECT count(*) FROM gateway_quarantine")
+            [(kept,)] = database.execute("SELECT count(*) FROM gateway_quarantined")
         database.close()
     assert kept == 1

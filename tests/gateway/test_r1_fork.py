@@ -22,7 +22,7 @@ async def test_r1_the_gateways_connections_are_not_inherited_by_a_fork(tmp_path:
         made.execute("PRAGMA journal_mode = WAL").fetchone()
     storage = SqliteGatewayStore(str(file))
     await storage.open()
-    await storage.quarantine("a", 1, b"1")
+    await storage.quarantine("a", 1, b"1", reason="", size=1)
     assert is_open(file)
     with warnings.catch_warnings():
         # Forking with threads is what is tested here.
@@ -37,10 +37,10 @@ async def test_r1_the_gateways_connections_are_not_inherited_by_a_fork(tmp_path:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    await storage.quarantine("a", 3, b"3")
+    await storage.quarantine("a", 3, b"3", reason="", size=1)
     await storage.close()
     with closing(sqlite3.connect(file)) as found:
-        assert found.execute("SELECT count(*) FROM gateway_quarantine").fetchone() == (3,)
+        assert found.execute("SELECT count(*) FROM gateway_quarantined").fetchone() == (3,)
         assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
@@ -52,7 +52,7 @@ def is_open(file: Path) -> bool:
 def write(storage: SqliteGatewayStore) -> int:
     # The parent's event loop runs on this thread, so a new loop needs another thread.
     def run() -> None:
-        asyncio.run(storage.quarantine("a", 2, b"2"))
+        asyncio.run(storage.quarantine("a", 2, b"2", reason="", size=1))
 
     thread = threading.Thread(target=run)
     thread.start()

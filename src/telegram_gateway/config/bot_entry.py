@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from telegram_gateway.signing import read_signing_secret
+from telegram_gateway.update import DAY_S
 
 from .bot import (
     DEFAULT_BACKOFF_S,
@@ -70,6 +71,8 @@ def read_bot(
     for name, wanted in _HANDLER_SECTIONS.items():
         if fields.has(name) and handler is not wanted:
             problems.add(f"{where}.{name}", f"belongs to handler: {wanted} only")
+    backoff_s, max_attempts = _backoff(fields), fields.integer("maxAttempts", 5, 1, 1_000)
+    _check_retries(fields, backoff_s, max_attempts)
     if handler is None or token is None:
         return None
     return Bot(
@@ -88,8 +91,8 @@ def read_bot(
         ordering=fields.choice("ordering", Ordering, Ordering.SERIAL) or Ordering.SERIAL,
         overtaking=fields.strings("overtaking", ()),
         max_waiting=fields.integer("maxWaiting", DEFAULT_MAX_WAITING, 1, 1_000_000_000),
-        max_attempts=fields.integer("maxAttempts", 5, 1, 1_000),
-        backoff_s=_backoff(fields),
+        max_attempts=max_attempts,
+        backoff_s=backoff_s,
         notify_on_dead=fields.boolean("notifyOnDead", True),
         dead_message=fields.text("deadMessage") or DEFAULT_DEAD_MESSAGE,
         sync_failure=fields.choice("syncFailure", SyncFailure, SyncFailure.ACK) or SyncFailure.ACK,
@@ -358,3 +361,14 @@ def _backoff(fields: FieldReader) -> tuple[float, ...]:
         fields.add_problem("backoff", 'must be durations above zero: ["30s", "2m", "10m", "1h"]')
         return DEFAULT_BACKOFF_S
     return tuple(step for step in steps if step is not None) or DEFAULT_BACKOFF_S
+
+
+def _check_retries(fields: FieldReader, backoff_s: tuple[float, ...], max_attempts: int) -> None:
+    steps = max_attempts - 1
+    repeated_s = max(steps - len(backoff_s), 0) * backoff_s[-1]
+    total_s = sum(backoff_s[:steps]) + repeated_s
+    if total_s > DAY_S:
+        fields.problems.warn(
+            f"{fields.where}.backoff",
+            f"the retries take {total_s / 3_600:.1f} h, but an update is given up after 24 h",
+        )

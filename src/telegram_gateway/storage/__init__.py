@@ -3,7 +3,7 @@
 They have their own connections. A reply to a change is enqueued in its transaction (``tx=``).
 """
 
-from .contract import GatewayStore, Reply
+from .contract import GatewayStore, QuarantinedBody, Reply
 from .memory import MemoryGatewayStore
 from .url import gateway_store_at
 from .webhook_cache import CachedGatewayStore, StoreUnavailable
@@ -12,6 +12,7 @@ __all__ = [
     "CachedGatewayStore",
     "GatewayStore",
     "MemoryGatewayStore",
+    "QuarantinedBody",
     "Reply",
     "StoreUnavailable",
     "gateway_store_at",

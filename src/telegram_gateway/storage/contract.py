@@ -1,7 +1,7 @@
 """The contract of the gateway's own tables. Instants are microseconds since 1970."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from telegram_gateway.flood import SendLimit
 
@@ -20,6 +20,23 @@ class Reply(Protocol):
     async def aenqueue(self) -> None:
         """Store or send it on its own."""
         ...
+
+
+class QuarantinedBody(NamedTuple):
+    """A body that was not an update. ``size`` is its length when it arrived: ``body`` is shorter if
+    it was long, and empty if it might contain a code."""
+
+    id: int
+    at: int
+    bot_id: str
+    reason: str
+    size: int
+    body: bytes
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole body was stored."""
+        return len(self.body) == self.size
 
 
 class GatewayStore(Protocol):
@@ -57,8 +74,20 @@ class GatewayStore(Protocol):
         """Record one wrong code, and reply."""
         ...
 
-    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
-        """Store a body that is not an update."""
+    async def quarantine(self, bot_id: str, at: int, body: bytes, *, reason: str, size: int) -> int:
+        """Store a body that is not an update, and return its number."""
+        ...
+
+    async def quarantined(self, *, bot_id: str | None, limit: int) -> list[QuarantinedBody]:
+        """The quarantined bodies of one bot or of all bots, newest first."""
+        ...
+
+    async def quarantined_body(self, number: int) -> QuarantinedBody | None:
+        """One quarantined body."""
+        ...
+
+    async def delete_quarantined(self, number: int) -> None:
+        """Delete a quarantined body, if it exists."""
         ...
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:

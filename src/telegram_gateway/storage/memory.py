@@ -5,7 +5,7 @@ from typing import Final
 
 from telegram_gateway.flood import SendLimit
 
-from .contract import Reply
+from .contract import QuarantinedBody, Reply
 
 _MAX_QUARANTINE: Final = 100
 _MAX_LEVELS: Final = 10_000
@@ -17,7 +17,8 @@ class MemoryGatewayStore:
     def __init__(self) -> None:
         self._until: dict[int, int] = {}
         self._wrong: dict[int, list[int]] = {}
-        self._quarantine: list[tuple[int, str, bytes]] = []
+        self._quarantined: list[QuarantinedBody] = []
+        self._last_quarantined = 0
         self._levels: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -50,8 +51,21 @@ class MemoryGatewayStore:
         self._wrong.setdefault(user_id, []).append(at)
         await reply.aenqueue()
 
-    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
-        self._quarantine = [*self._quarantine, (at, bot_id, body)][-_MAX_QUARANTINE:]
+    async def quarantine(self, bot_id: str, at: int, body: bytes, *, reason: str, size: int) -> int:
+        self._last_quarantined += 1
+        found = QuarantinedBody(self._last_quarantined, at, bot_id, reason, size, body)
+        self._quarantined = [*self._quarantined, found][-_MAX_QUARANTINE:]
+        return found.id
+
+    async def quarantined(self, *, bot_id: str | None, limit: int) -> list[QuarantinedBody]:
+        newest = reversed(self._quarantined)
+        return [found for found in newest if bot_id is None or found.bot_id == bot_id][:limit]
+
+    async def quarantined_body(self, number: int) -> QuarantinedBody | None:
+        return next((found for found in self._quarantined if found.id == number), None)
+
+    async def delete_quarantined(self, number: int) -> None:
+        self._quarantined = [found for found in self._quarantined if found.id != number]
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if len(self._levels) > _MAX_LEVELS:
@@ -72,5 +86,5 @@ class MemoryGatewayStore:
                 self._wrong[user] = left
             else:
                 del self._wrong[user]
-        self._quarantine = [row for row in self._quarantine if row[0] >= quarantine_before]
+        self._quarantined = [one for one in self._quarantined if one.at >= quarantine_before]
         return len(expired)

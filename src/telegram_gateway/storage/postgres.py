@@ -8,15 +8,23 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from telegram_gateway.flood import SendLimit
 
-from .contract import Reply
+from .contract import QuarantinedBody, Reply
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS gateway_session (user_id bigint PRIMARY KEY, until bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS gateway_wrong_code (user_id bigint NOT NULL, at bigint NOT NULL);
 CREATE INDEX IF NOT EXISTS gateway_wrong_code_user ON gateway_wrong_code (user_id, at);
+CREATE TABLE IF NOT EXISTS gateway_quarantined (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, bot_id text NOT NULL,
+    reason text NOT NULL, size bigint NOT NULL, body bytea NOT NULL
+);
+-- Of release 0.1, which writes it still during a rolling upgrade.
 CREATE TABLE IF NOT EXISTS gateway_quarantine (
     at bigint NOT NULL, bot_id text NOT NULL, body bytea NOT NULL
 );
+INSERT INTO gateway_quarantined (at, bot_id, reason, size, body)
+    SELECT at, bot_id, 'stored by release 0.1', length(body), body FROM gateway_quarantine;
+DELETE FROM gateway_quarantine;
 CREATE TABLE IF NOT EXISTS gateway_flood (key text PRIMARY KEY, level bigint NOT NULL);
 """
 # Two gateways may start at the same time, and concurrent CREATE IF NOT EXISTS can fail.
@@ -114,9 +122,31 @@ class PostgresGatewayStore:
             await tx.execute("INSERT INTO gateway_wrong_code VALUES ($1, $2)", user_id, at)
             await reply.aenqueue_in(tx)
 
-    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
+    async def quarantine(self, bot_id: str, at: int, body: bytes, *, reason: str, size: int) -> int:
+        text = (
+            "INSERT INTO gateway_quarantined (at, bot_id, reason, size, body) "
+            "VALUES ($1, $2, $3, $4, $5) RETURNING id"
+        )
         async with self._durable.transaction() as tx:
-            await tx.execute("INSERT INTO gateway_quarantine VALUES ($1, $2, $3)", at, bot_id, body)
+            return await tx.fetchval(text, at, bot_id, reason, size, body)
+
+    async def quarantined(self, *, bot_id: str | None, limit: int) -> list[QuarantinedBody]:
+        text = (
+            "SELECT * FROM gateway_quarantined "
+            "WHERE $1::text IS NULL OR bot_id = $1 ORDER BY id DESC LIMIT $2"
+        )
+        async with self._durable.transaction() as tx:
+            return [QuarantinedBody(*row) for row in await tx.fetch(text, bot_id, limit)]
+
+    async def quarantined_body(self, number: int) -> QuarantinedBody | None:
+        text = "SELECT * FROM gateway_quarantined WHERE id = $1"
+        async with self._durable.transaction() as tx:
+            row = await tx.fetchrow(text, number)
+        return None if row is None else QuarantinedBody(*row)
+
+    async def delete_quarantined(self, number: int) -> None:
+        async with self._durable.transaction() as tx:
+            await tx.execute("DELETE FROM gateway_quarantined WHERE id = $1", number)
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if not wanted:
@@ -143,7 +173,7 @@ class PostgresGatewayStore:
         steps = (
             ("DELETE FROM gateway_session WHERE until <= $1", now),
             ("DELETE FROM gateway_wrong_code WHERE at < $1", wrong_before),
-            ("DELETE FROM gateway_quarantine WHERE at < $1", quarantine_before),
+            ("DELETE FROM gateway_quarantined WHERE at < $1", quarantine_before),
         )
         async with self._durable.transaction() as tx:
             tags = [await tx.execute(text, before) for text, before in steps]

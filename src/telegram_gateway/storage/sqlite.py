@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from telegram_gateway.flood import SendLimit
 
-from .contract import Reply
+from .contract import QuarantinedBody, Reply
 
 T = TypeVar("T")
 _BUSY_S: Final = 5.0
@@ -20,9 +20,17 @@ _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS gateway_session (user_id INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS gateway_wrong_code (user_id INTEGER NOT NULL, at INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS gateway_wrong_code_user ON gateway_wrong_code (user_id, at);
+CREATE TABLE IF NOT EXISTS gateway_quarantined (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, bot_id TEXT NOT NULL,
+    reason TEXT NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL
+);
+-- Of release 0.1, which writes it still during a rolling upgrade.
 CREATE TABLE IF NOT EXISTS gateway_quarantine (
     at INTEGER NOT NULL, bot_id TEXT NOT NULL, body BLOB NOT NULL
 );
+INSERT INTO gateway_quarantined (at, bot_id, reason, size, body)
+    SELECT at, bot_id, 'stored by release 0.1', length(body), body FROM gateway_quarantine;
+DELETE FROM gateway_quarantine;
 CREATE TABLE IF NOT EXISTS gateway_flood (key TEXT PRIMARY KEY, level INTEGER NOT NULL)
     WITHOUT ROWID;
 """
@@ -130,7 +138,7 @@ class SqliteGatewayStore:
         self._flood = _SqliteConnection(path, synchronous="NORMAL")
 
     async def open(self) -> None:
-        await self._durable.run(lambda tx: tx.executescript(_TABLES))
+        await self._durable.run(lambda tx: tx.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;"))
 
     async def close(self) -> None:
         await self._durable.close()
@@ -175,9 +183,27 @@ class SqliteGatewayStore:
 
         await self._durable.write(change)
 
-    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
-        text = "INSERT INTO gateway_quarantine VALUES (?, ?, ?)"
-        await self._durable.write(lambda tx: tx.execute(text, (at, bot_id, body)))
+    async def quarantine(self, bot_id: str, at: int, body: bytes, *, reason: str, size: int) -> int:
+        text = "INSERT INTO gateway_quarantined VALUES (NULL, ?, ?, ?, ?, ?)"
+        row = (at, bot_id, reason, size, body)
+        return await self._durable.write(lambda tx: tx.execute(text, row).lastrowid or 0)
+
+    async def quarantined(self, *, bot_id: str | None, limit: int) -> list[QuarantinedBody]:
+        text = (
+            "SELECT * FROM gateway_quarantined "
+            "WHERE ?1 IS NULL OR bot_id = ?1 ORDER BY id DESC LIMIT ?2"
+        )
+        rows = await self._durable.run(lambda tx: tx.execute(text, (bot_id, limit)).fetchall())
+        return [QuarantinedBody(*row) for row in rows]
+
+    async def quarantined_body(self, number: int) -> QuarantinedBody | None:
+        text = "SELECT * FROM gateway_quarantined WHERE id = ?"
+        row = await self._durable.run(lambda tx: tx.execute(text, (number,)).fetchone())
+        return None if row is None else QuarantinedBody(*row)
+
+    async def delete_quarantined(self, number: int) -> None:
+        text = "DELETE FROM gateway_quarantined WHERE id = ?"
+        await self._durable.write(lambda tx: tx.execute(text, (number,)))
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         read = "SELECT level FROM gateway_flood WHERE key = ?"
@@ -199,7 +225,8 @@ class SqliteGatewayStore:
         def change(tx: sqlite3.Connection) -> int:
             sessions = tx.execute("DELETE FROM gateway_session WHERE until <= ?", (now,))
             codes = tx.execute("DELETE FROM gateway_wrong_code WHERE at < ?", (wrong_before,))
-            bodies = tx.execute("DELETE FROM gateway_quarantine WHERE at < ?", (quarantine_before,))
+            text = "DELETE FROM gateway_quarantined WHERE at < ?"
+            bodies = tx.execute(text, (quarantine_before,))
             # A limit with its full burst available is equivalent to a missing row.
             tx.execute("DELETE FROM gateway_flood WHERE level <= ?", (now,))
             return sessions.rowcount + codes.rowcount + bodies.rowcount
