@@ -125,7 +125,7 @@ async def test_a_worker_without_queues_says_how_to_name_them(forge: Forge) -> No
         await empty.worker().__aenter__()
 
 
-@pytest.mark.parametrize("queues", [["a b"], ["mail:x"], ["mail", "mail"], [5], {"mail": -1}])
+@pytest.mark.parametrize("queues", [["a b"], ["mail:x"], ["mail:1", "mail:2"], [5], {"mail": -1}])
 async def test_bad_queues_are_named(forge: Forge, queues: Any) -> None:
     with pytest.raises(BadConfig, match="queues: "):
         await forge.worker(queues=queues).__aenter__()

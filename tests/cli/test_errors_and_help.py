@@ -52,7 +52,7 @@ def test_the_worker_command_accepts_every_option_of_its_help(
     run(["worker", "--help"])
     panel = capsys.readouterr().out.split("Options")[1]
     options = [name for name in re.findall(r"│ (--[a-z-]+)", panel) if name != "--help"]
-    assert len(options) == 7
+    assert {"--queues", "--processes", "--health-port", "--log-format"} <= set(options)
     words = [word for name in options for word in (name, "1")]
     assert worker(["wrong.py", *words]) == 2
     assert "--log-format '1'" in capsys.readouterr().err
