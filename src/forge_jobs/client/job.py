@@ -87,12 +87,12 @@ class Job(Generic[R]):
         self._client.check_may_block("job.result()", "await job.aresult()")
         if timeout_s == 0:
             (peek,) = self._client.access.run(lambda store: store.jobs.peek([self.id]))
-            return self._outcome(self._check_ended(peek))
+            return self._checked_result(self._check_ended(peek))
         poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, reply)
             if reply.wait(timeout_s):
-                return self._outcome(reply.result())
+                return self._checked_result(reply.result())
         except BaseException:
             poller.forget(self.id, reply)
             raise
@@ -105,16 +105,17 @@ class Job(Generic[R]):
         if timeout_s == 0:
             store = await self._client.access.aready()
             (peek,) = await store.jobs.peek([self.id])
-            return self._outcome(self._check_ended(peek))
+            return await self._achecked_result(self._check_ended(peek))
         poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, reply)
             async with asyncio.timeout(timeout_s):
-                return self._outcome(await reply.aresult())
+                peek = await reply.aresult()
         except TimeoutError:
             raise self._timed_out(timeout_s) from None
         finally:
             poller.forget(self.id, reply)
+        return await self._achecked_result(peek)
 
     def cancel(self, reason: str = _REASON) -> bool:
         """Cancel the job: a waiting one never starts, a running one is asked to stop.
@@ -201,8 +202,13 @@ class Job(Generic[R]):
 
     @property
     def errors(self) -> tuple[AttemptError, ...]:
-        """The failed attempts, oldest first."""
+        """The failed attempts, oldest first, each with its traceback."""
         return self.record.errors
+
+    @property
+    def traceback(self) -> str | None:
+        """The traceback of the last failed attempt, as text; None if it has none."""
+        return self.record.errors[-1].traceback if self.record.errors else None
 
     @property
     def progress(self) -> float | None:
@@ -234,9 +240,20 @@ class Job(Generic[R]):
         """When it ended; None while it has not."""
         return _datetime(self.record.finished_at)
 
-    def _outcome(self, peek: Peek) -> R:
+    def _checked_result(self, peek: Peek) -> R:
         if peek.status is not JobStatus.DONE:
-            raise JobFailed(self.id, peek.status, peek.error)
+            # Only a failure reads the whole record, for its tracebacks.
+            record = self._client.access.run(lambda store: store.jobs.get(self.id))
+            raise job_failed(self.id, peek, record)
+        return self._result_of(peek)
+
+    async def _achecked_result(self, peek: Peek) -> R:
+        if peek.status is not JobStatus.DONE:
+            store = await self._client.access.aready()
+            raise job_failed(self.id, peek, await store.jobs.get(self.id))
+        return self._result_of(peek)
+
+    def _result_of(self, peek: Peek) -> R:
         self._status = peek.status
         read: Callable[[bytes], Any] = self._read or payload.decode
         return read(b"null" if peek.result is None else peek.result)
@@ -263,6 +280,15 @@ class Job(Generic[R]):
             f"job {self.id} does not exist here: it was deleted, is past its retention, or belongs "
             "to another database"
         )
+
+
+def job_failed(job_id: str, peek: Peek, record: JobRecord | None) -> JobFailed:
+    """The error of a job that did not succeed; ``record`` None: it was deleted meanwhile."""
+    if record is None:
+        return JobFailed(job_id, peek.status, peek.error)
+    return JobFailed(
+        job_id, peek.status, peek.error, attempts=record.attempts, errors=record.errors
+    )
 
 
 def _datetime(instant: Instant | None) -> datetime | None:
