@@ -120,6 +120,14 @@ CREATE TABLE forge.job_logs (
     message text NOT NULL
 );
 
+CREATE TABLE forge.job_tracebacks (
+    job bigint NOT NULL,
+    epoch integer NOT NULL,
+    at bigint NOT NULL,
+    attempt integer NOT NULL,
+    traceback text NOT NULL
+);
+
 CREATE TABLE forge.jobs (
     id bigint GENERATED AS IDENTITY NOT NULL,
     run_at bigint NOT NULL,
@@ -332,6 +340,7 @@ CREATE INDEX history_not_done ON forge.history USING btree (status, id) WHERE (s
 CREATE UNIQUE INDEX history_pkey ON forge.history USING btree (id);
 CREATE INDEX history_retention ON forge.history USING btree (queue, status, finished_at);
 CREATE UNIQUE INDEX job_logs_pkey ON forge.job_logs USING btree (job, id);
+CREATE UNIQUE INDEX job_tracebacks_pkey ON forge.job_tracebacks USING btree (job, epoch);
 CREATE INDEX jobs_claim ON forge.jobs USING btree (queue, priority, run_at, id) WITH (deduplicate_items=off) WHERE ((status = 'pending'::text) AND (track IS NULL));
 CREATE INDEX jobs_dedupe ON forge.jobs USING btree (dedupe_key, id) WHERE (dedupe_key IS NOT NULL);
 CREATE INDEX jobs_due ON forge.jobs USING btree (queue, run_at, id) WHERE (status = ANY (ARRAY['scheduled'::text, 'failed'::text]));
@@ -361,6 +370,7 @@ CREATE UNIQUE INDEX token_buckets_pkey ON forge.token_buckets USING btree (scope
 CREATE UNIQUE INDEX totals_pkey ON forge.totals USING btree (queue, kind);
 CREATE UNIQUE INDEX vitals_pkey ON forge.vitals USING btree (at, host_id);
 
+-- add_tracebacks_v1(p_now bigint, p_jobs bigint[], p_finishes jsonb) RETURNS void
 -- admit_buckets_of_jobs_v1(p_now bigint, p_jobs bigint[]) RETURNS text[]
 -- admit_buckets_v1(p_now bigint, p_buckets text[]) RETURNS text[]
 -- admit_from_bucket_v1(p_bucket text) RETURNS bigint[]

@@ -237,6 +237,15 @@ CREATE TABLE forge_totals (
     PRIMARY KEY (queue, kind)
 ) WITHOUT ROWID;
 
+CREATE TABLE forge_tracebacks (
+    job       INTEGER NOT NULL,
+    epoch     INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    attempt   INTEGER NOT NULL,
+    traceback TEXT    NOT NULL,
+    PRIMARY KEY (job, epoch)
+);
+
 CREATE TABLE forge_vitals (
     at      INTEGER NOT NULL,
     host_id TEXT    NOT NULL,

@@ -1,5 +1,6 @@
 """An application with ``cpu=True`` tasks on a store of this process alone."""
 
+import faulthandler
 import os
 import time
 from pathlib import Path
@@ -50,3 +51,9 @@ def wraps_up(ctx: Context) -> bool:
     while not ctx.soft_timeout_reached:
         time.sleep(0.01)
     return ctx.cancelled
+
+
+@forge.task(queue="cpu", cpu=True, max_attempts=1)
+def segfaults() -> None:
+    print("token=planted in the last words", flush=True)
+    faulthandler._sigsegv()  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ async def test_a_cpu_task_runs_in_a_child_and_reports_everything(worker: Any) ->
     store = await forge_app.forge.aready()
     record = await store.jobs.get(job.id)
     assert record is not None
-    assert (record.progress, record.progress_note) == (0.5, "half")
+    assert (record.progress, record.progress_note) == (1.0, "half")
     lines = await store.metrics.logs(job.id)
     assert [line.message for line in lines] == ["squaring 12"]
     # The job that on_done carried was stored and runs.
@@ -119,3 +119,23 @@ async def test_a_child_learns_of_its_soft_timeout(worker: Any) -> None:
     assert (await later.arefresh()).status == "running"
     await later.acancel()
     await until_status(later, "cancelled")
+
+
+async def test_u1_a_child_sends_the_traceback_of_its_handler(worker: Any) -> None:
+    job = await forge_app.fails.aenqueue()
+    await until_status(job, "dead")
+    for error in job.errors:
+        assert error.traceback is not None
+        head, first, code, *rest = error.traceback.splitlines()
+        assert head == "Traceback (most recent call last):"
+        assert first.startswith(f'  File "{forge_app.__file__}", line ')
+        assert code == '    raise RuntimeError(f"attempt {ctx.job.attempts}")'
+        assert rest == [f"RuntimeError: attempt {error.attempt}"]
+
+
+async def test_u1_a_crash_of_a_child_keeps_its_last_output_and_frames(worker: Any) -> None:
+    job = await forge_app.segfaults.aenqueue()
+    await until_status(job, "dead")
+    assert "Segmentation fault" in job.traceback
+    assert "in segfaults" in job.traceback
+    assert "token=*** in the last words" in job.traceback

@@ -58,7 +58,7 @@ async def test_a_child_stores_jobs_and_takes_permits(forge: Forge) -> None:
     store = await forge.aready()
     record = await store.jobs.get(job.id)
     assert record is not None
-    assert (record.progress, record.progress_note) == (0.5, "half")
+    assert (record.progress, record.progress_note) == (1.0, "half")
     assert [line.message for line in await store.metrics.logs(job.id)] == ["spreading 7"]
     ways: set[str] = set()
     async with asyncio.timeout(DEADLINE_S):

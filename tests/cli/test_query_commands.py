@@ -149,3 +149,31 @@ def test_empty_stores_print_the_next_step(in_process: InProcess) -> None:
     assert "forge worker APP" in in_process.forge("queues", "list").out
     assert "forge worker APP" in in_process.forge("workers").out
     assert "No jobs." in in_process.forge("stats").out
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/a/deeply/nested/folder/with/a/long/name/of/the/shop/mail/app.py", line 12, in send
+    return ADDRESSES["missing"]
+           ^^^^^^^^^^^^^^^^^^^^
+KeyError: 'missing'"""
+
+
+def test_u1_show_prints_the_traceback_within_80_columns(in_process: InProcess) -> None:
+    async def one_dead(harness: StoreHarness) -> str:
+        await harness.register_worker("mail")
+        [job] = await harness.enqueue(1)
+        await harness.kill((await harness.claim(count=1))[0], "KeyError: 'missing'", TRACEBACK)
+        return job
+
+    job = in_process.fill(one_dead)
+    shown = in_process.forge("jobs", "show", job)
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert "Traceback of attempt 1\n" in shown.out
+    assert '    return ADDRESSES["missing"]\n' in shown.out
+    assert "/srv/a/deeply/nested/folder/with/a/long/name/of/the/shop/mail/app.py" in "".join(
+        shown.out.splitlines()
+    )
+    data = in_process.forge("jobs", "show", job, "--json").data
+    assert data["errors"][0]["traceback"] == TRACEBACK
+    listed = in_process.forge("jobs", "list", "--json").data
+    assert "traceback" not in str(listed)

@@ -162,7 +162,7 @@ async def test_the_job_log_can_be_read(forge: Forge) -> None:
     ]
     assert [line.message for line in await asyncio.to_thread(job.logs)] == ["one 1", "two"]
     await job.arefresh()
-    assert (job.progress, job.progress_note) == (0.25, "a quarter")
+    assert (job.progress, job.progress_note) == (1.0, "a quarter")
     assert job.started_at is not None
     assert job.finished_at is not None
     assert job.finished_at >= job.started_at >= job.run_at

@@ -59,7 +59,7 @@ async def test_progress_and_log_lines_are_kept(
     rig.on("work", on_loop if where == "loop" else in_thread)
     async with rig.working():
         record = await rig.runs("work")
-        assert record.progress == 0.5
+        assert record.progress == 1.0
         lines = await rig.store.metrics.logs(record.id)
         assert [(line.level, line.message) for line in lines] == [
             ("info", "sending to a@b.c"),

@@ -62,8 +62,12 @@ class StoreHarness:
     async def fail(self, job: ClaimedJob, message: str = "boom") -> None:
         await self._exchange(finish=[decide(job, Failed(message), now=self.clock.now())])
 
-    async def kill(self, job: ClaimedJob, message: str = "hopeless") -> None:
-        await self._exchange(finish=[decide(job, Dead(message), now=self.clock.now())])
+    async def kill(
+        self, job: ClaimedJob, message: str = "hopeless", traceback: str | None = None
+    ) -> None:
+        outcome = Dead(message)
+        outcome.traceback = traceback
+        await self._exchange(finish=[decide(job, outcome, now=self.clock.now())])
 
     async def throttle(self, job: ClaimedJob, seconds: float) -> None:
         await self._exchange(finish=[decide(job, Throttled(seconds), now=self.clock.now())])

@@ -10,7 +10,7 @@ from rich.text import Text
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
-from forge_jobs.ops.views import JobsPage, JobSummary, JobView, Reason
+from forge_jobs.ops.views import ErrorView, JobsPage, JobSummary, JobView, Reason
 
 from . import terminal
 from .options import (
@@ -155,10 +155,23 @@ def _print_job(job: JobView, now: datetime) -> None:
         _heading(f"Errors ({len(job.errors)})")
         rows.show_header = False
         out.print(rows)
+        _print_traceback(job.errors)
     if job.logs:
         _heading(f"Log ({terminal.plural(len(job.logs), 'line')})")
         for line in job.logs[-_LOGS_SHOWN:]:
             out.print(f"{line.at:%H:%M:%S} {line.level:<7} {line.message}", soft_wrap=True)
+
+
+def _print_traceback(errors: tuple[ErrorView, ...]) -> None:
+    """The traceback of the last attempt that has one."""
+    shown = next((error for error in reversed(errors) if error.traceback), None)
+    if shown is None:
+        return
+    others = sum(1 for error in errors if error.traceback) - 1
+    more = f" (--json shows {others} more)" if others else ""
+    _heading(f"Traceback of attempt {shown.attempt}{more}")
+    # Folded at the width of the terminal; --json has the lines as they are.
+    terminal.console().print(Text(shown.traceback or ""), overflow="fold")
 
 
 def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:

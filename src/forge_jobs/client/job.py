@@ -87,12 +87,12 @@ class Job(Generic[R]):
         self._client.check_may_block("job.result()", "await job.aresult()")
         if timeout_s == 0:
             (peek,) = self._client.access.run(lambda store: store.jobs.peek([self.id]))
-            return self._decoded(self._check_ended(peek))
+            return self._checked_result(self._check_ended(peek))
         poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, reply)
             if reply.wait(timeout_s):
-                return self._decoded(reply.result())
+                return self._checked_result(reply.result())
         except BaseException:
             poller.forget(self.id, reply)
             raise
@@ -105,17 +105,17 @@ class Job(Generic[R]):
         if timeout_s == 0:
             store = await self._client.access.aready()
             (peek,) = await store.jobs.peek([self.id])
-            return await self._adecoded(self._check_ended(peek))
+            return await self._achecked_result(self._check_ended(peek))
         poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, reply)
             async with asyncio.timeout(timeout_s):
-                ended = await reply.aresult()
+                peek = await reply.aresult()
         except TimeoutError:
             raise self._timed_out(timeout_s) from None
         finally:
             poller.forget(self.id, reply)
-        return await self._adecoded(ended)
+        return await self._achecked_result(peek)
 
     def cancel(self, reason: str = _REASON) -> bool:
         """Cancel the job: a waiting one never starts, a running one is asked to stop.
@@ -202,8 +202,13 @@ class Job(Generic[R]):
 
     @property
     def errors(self) -> tuple[AttemptError, ...]:
-        """The failed attempts, oldest first."""
+        """The failed attempts, oldest first, each with its traceback."""
         return self.record.errors
+
+    @property
+    def traceback(self) -> str | None:
+        """The traceback of the last failed attempt, as text; None if it has none."""
+        return self.record.errors[-1].traceback if self.record.errors else None
 
     @property
     def progress(self) -> float | None:
@@ -235,28 +240,34 @@ class Job(Generic[R]):
         """When it ended; None while it has not."""
         return _datetime(self.record.finished_at)
 
-    def _decoded(self, peek: Peek) -> R:
-        """The outcome, decoded by the task of the job's kind. Only a handle made by id has to ask
-        the store for its kind."""
+    def _checked_result(self, peek: Peek) -> R:
+        """The result, decoded by the task of the job's kind. Only a failure reads the whole record,
+        for its tracebacks, and a handle made by id, for its kind."""
+        if peek.status is not JobStatus.DONE:
+            raise job_failed(self.id, peek, self._read_record())
         if self._read is None:
-            self._find_reader(
-                self._record or self._client.access.run(lambda store: store.jobs.get(self.id))
-            )
-        return self._outcome(peek)
+            self._find_reader(self._record or self._read_record())
+        return self._result_of(peek)
 
-    async def _adecoded(self, peek: Peek) -> R:
+    async def _achecked_result(self, peek: Peek) -> R:
+        if peek.status is not JobStatus.DONE:
+            raise job_failed(self.id, peek, await self._aread_record())
         if self._read is None:
-            store = await self._client.access.aready()
-            self._find_reader(self._record or await store.jobs.get(self.id))
-        return self._outcome(peek)
+            self._find_reader(self._record or await self._aread_record())
+        return self._result_of(peek)
+
+    def _read_record(self) -> JobRecord | None:
+        return self._client.access.run(lambda store: store.jobs.get(self.id))
+
+    async def _aread_record(self) -> JobRecord | None:
+        store = await self._client.access.aready()
+        return await store.jobs.get(self.id)
 
     def _find_reader(self, record: JobRecord | None) -> None:
         found = None if record is None else self._client.reader_of(record.kind)
         self._read = found or payload.decode
 
-    def _outcome(self, peek: Peek) -> R:
-        if peek.status is not JobStatus.DONE:
-            raise JobFailed(self.id, peek.status, peek.error)
+    def _result_of(self, peek: Peek) -> R:
         self._status = peek.status
         read: Callable[[bytes], Any] = self._read or payload.decode
         return read(b"null" if peek.result is None else peek.result)
@@ -283,6 +294,15 @@ class Job(Generic[R]):
             f"job {self.id} does not exist here: it was deleted, is past its retention, or belongs "
             "to another database"
         )
+
+
+def job_failed(job_id: str, peek: Peek, record: JobRecord | None) -> JobFailed:
+    """The error of a job that did not succeed; ``record`` None: it was deleted meanwhile."""
+    if record is None:
+        return JobFailed(job_id, peek.status, peek.error)
+    return JobFailed(
+        job_id, peek.status, peek.error, attempts=record.attempts, errors=record.errors
+    )
 
 
 def _datetime(instant: Instant | None) -> datetime | None:

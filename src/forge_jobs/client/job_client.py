@@ -27,6 +27,11 @@ class InlineMode(Protocol):
         """Run them before ``aenqueue`` returns."""
         ...
 
+    def check_transaction(self) -> None:
+        """Refused for a job that is stored in the caller's transaction: it cannot run before the
+        commit."""
+        ...
+
 
 class LocalWorker(NamedTuple):
     """A worker that runs in this process: its loop, and how to stop one of its jobs at once."""
@@ -61,6 +66,7 @@ class JobClient:
                 self.inline_mode.run([stored])
                 return Job[Any](self, stored.id, read, stored.duplicate).refresh()
         else:
+            self._check_transaction()
             (stored,) = self.enqueuer.enqueue_in(tx, (job,))
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
@@ -72,6 +78,7 @@ class JobClient:
                 await self.inline_mode.arun([stored])
                 return await Job[Any](self, stored.id, read, stored.duplicate).arefresh()
         else:
+            self._check_transaction()
             (stored,) = await self.enqueuer.aenqueue_in(tx, (job,))
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
@@ -82,6 +89,7 @@ class JobClient:
         if not jobs:
             return []
         if tx is not None:
+            self._check_transaction()
             return self._handles(self.enqueuer.enqueue_in(tx, jobs), read)
         stored = self.enqueuer.enqueue(jobs)
         handles = self._handles(stored, read)
@@ -97,6 +105,7 @@ class JobClient:
         if not jobs:
             return []
         if tx is not None:
+            self._check_transaction()
             return self._handles(await self.enqueuer.aenqueue_in(tx, jobs), read)
         stored = await self.enqueuer.aenqueue(jobs)
         handles = self._handles(stored, read)
@@ -125,6 +134,10 @@ class JobClient:
         the request from the store."""
         for worker in self.workers:
             worker.request_cancel(job_id)
+
+    def _check_transaction(self) -> None:
+        if self.inline_mode is not None:
+            self.inline_mode.check_transaction()
 
     def _handles(self, stored: Sequence[Enqueued], read: ReadResult | None) -> list[Job[Any]]:
         return [Job(self, item.id, read, item.duplicate, item.status) for item in stored]

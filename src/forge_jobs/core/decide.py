@@ -52,7 +52,7 @@ class Finish(Struct, frozen=True, gc=False):
     decides. ``jobs`` are successors, inserted in the same transaction if the finish is applied.
     ``ran_s`` is how long the handler ran and ``waited_s`` how long the job was due before that, for
     the metrics. ``queue``, ``kind`` and ``enqueued_at`` repeat the row's, so that counting reads no
-    row.
+    row. ``traceback`` belongs to ``error`` and is stored apart from the job's row.
     """
 
     key: int
@@ -69,6 +69,7 @@ class Finish(Struct, frozen=True, gc=False):
     ran_s: float = 0.0
     waited_s: float = 0.0
     enqueued_at: Instant = 0
+    traceback: str | None = None
 
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
@@ -125,7 +126,7 @@ def decide(
     return Finish(
         job.key, job.epoch, decision.event, decision.status, job.queue, job.kind,
         delay_s=decision.delay_s, error=decision.error, scope=scope, ran_s=ran_s,
-        waited_s=waited_s, enqueued_at=job.enqueued_at,
+        waited_s=waited_s, enqueued_at=job.enqueued_at, traceback=outcome.traceback,
     )  # fmt: skip
 
 

@@ -22,7 +22,13 @@
 Each class has a stable ``code``; programs compare the class or the code, never the text.
 """
 
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .failing_line import failing_line
+
+if TYPE_CHECKING:
+    from .job import AttemptError
 
 
 class ForgeError(Exception):
@@ -254,15 +260,46 @@ class ResultTimeout(ForgeError, TimeoutError):
 
 
 class JobFailed(ForgeError):
-    """The awaited job ended as dead or cancelled."""
+    """The awaited job ended as dead or cancelled.
+
+    ``error`` is its last error, ``errors`` are its failed attempts, oldest first, ``attempts``
+    counts those that were started. ``traceback`` is that of the last failed attempt, as text; it is
+    also the ``__cause__``, so that an uncaught JobFailed prints it.
+    """
 
     code = "job_failed"
 
-    def __init__(self, job_id: str, status: str, error: str | None) -> None:
-        super().__init__(f"job {job_id} ended as {status}: {error or 'no reason recorded'}")
+    def __init__(
+        self,
+        job_id: str,
+        status: str,
+        error: str | None,
+        *,
+        attempts: int = 0,
+        errors: "tuple[AttemptError, ...]" = (),
+    ) -> None:
         self.job_id = job_id
         self.status = status
         self.error = error
+        self.attempts = attempts
+        self.errors = errors
+        self.traceback = errors[-1].traceback if errors else None
+        line = failing_line(self.traceback)
+        where = "" if line is None else f" ({line})"
+        super().__init__(f"job {job_id} ended as {status}: {error or 'no reason recorded'}{where}")
+        if self.traceback is not None:
+            self.__cause__ = RemoteTraceback(self.traceback)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild = partial(JobFailed, attempts=self.attempts, errors=self.errors)
+        return rebuild, (self.job_id, self.status, self.error)
+
+
+class RemoteTraceback(Exception):
+    """The traceback of a handler that ran elsewhere, as the cause of a JobFailed."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}\n"""'
 
 
 class Closed(ForgeError):

@@ -159,11 +159,22 @@ class ClaimedJob(Struct, frozen=True, gc=False):
 
 
 class AttemptError(Struct, frozen=True):
-    """One failed attempt in a job's bounded error history."""
+    """One failed attempt in a job's bounded error history.
+
+    ``traceback`` is the formatted traceback of its exception, or the last output of its program.
+    Only ``JobStore.get`` reads it: in lists it is None.
+    """
 
     at: Instant
     attempt: int
     message: str
+    traceback: str | None = None
+
+
+def shown_progress(status: JobStatus, progress: float | None) -> float | None:
+    """The progress of a job as a record shows it: 1 once it is done, whatever its handler reported
+    last. None stays None: the handler reported nothing."""
+    return 1.0 if progress is not None and status is JobStatus.DONE else progress
 
 
 class LogLine(Struct, frozen=True):

@@ -11,7 +11,13 @@ from .instant import Duration, seconds
 
 
 class JobOutcome(Exception):
-    """The outcome of one attempt; the public ones are also ``JobOutcome.Done`` and so on."""
+    """The outcome of one attempt; the public ones are also ``JobOutcome.Done`` and so on.
+
+    ``traceback`` is stored with the error of a failed attempt: the engine sets it when the handler
+    raised.
+    """
+
+    traceback: str | None = None
 
     Done: "ClassVar[type[Done]]"
     Failed: "ClassVar[type[Failed]]"

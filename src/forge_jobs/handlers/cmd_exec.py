@@ -18,10 +18,11 @@ from forge_jobs.kit.children.command import CommandProcess
 from forge_jobs.kit.children.guard import CommandSpec
 from forge_jobs.kit.children.process import ChildExit
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.traceback_text import output_text
 
 from .cmd_exec_binary import Binaries
 from .cmd_exec_commands import Command, inside
-from .cmd_exec_output import log_lines, output_tail, result
+from .cmd_exec_output import as_text, log_lines, output_tail, result
 from .cmd_exec_payload import CmdExecPayload, Refusal, read_payload
 
 CMD_EXEC_KIND: Final = "cmd_exec"
@@ -205,6 +206,7 @@ class CmdExecHandler:
             _remove(scratch)
         outcome = Failed(how) if ended is None else self._outcome(ended, command, started)
         if not isinstance(outcome, Done):
+            outcome.traceback = output_text(as_text(command.stderr))
             self._log_output(ctx, how, command, started)
         return outcome
 

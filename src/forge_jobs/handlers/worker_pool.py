@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Unpack
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.names import kind_name
-from forge_jobs.core.outcome import Failed, JobOutcome
+from forge_jobs.core.outcome import Dead, Failed, JobOutcome
 from forge_jobs.engine.running.context import Context
 from forge_jobs.kit.children.line_child import LineChild
 from forge_jobs.kit.children.memory import resident_bytes
@@ -17,6 +18,7 @@ from forge_jobs.kit.children.process import ChildGone
 from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.kit.traceback_text import output_text
 
 from .worker_pool_config import PoolOptions, WorkerPoolConfig
 from .worker_pool_wire import JobRequest, ProtocolError, encode, handle_reply, is_ready
@@ -24,6 +26,7 @@ from .worker_pool_wire import JobRequest, ProtocolError, encode, handle_reply, i
 _LOG = logging.getLogger("forge_jobs.child")
 _MAX_OUTPUT_LINES: Final = 1_000
 _MAX_CHILDREN_TRIED: Final = 3
+_LAST_LINES: Final = 100
 
 
 class WorkerPoolHandler:
@@ -87,17 +90,19 @@ class WorkerPoolHandler:
             outcome = await child.run_job(ctx, payload)
         except ChildGone as ended:
             pool.record_failure()
-            return Failed(f"{self.kind}: the child died before it answered: {ended}")
+            return child.with_output(
+                Failed(f"{self.kind}: the child died before it answered: {ended}")
+            )
         except (ProtocolError, BadLine) as error:
             await child.kill()
             pool.record_failure()
-            return Failed(f"{self.kind}: the child was killed: {error}")
+            return child.with_output(Failed(f"{self.kind}: the child was killed: {error}"))
         except BaseException:
             # Cancelled or timed out: the child still runs the job, and only its end can stop it.
             await child.terminate(self.config.grace_secs)
             raise
         pool.record_success()
-        return outcome
+        return child.with_output(outcome) if isinstance(outcome, Failed | Dead) else outcome
 
     def _new_pool(self) -> "ChildPool[_PoolChild]":
         return ChildPool(
@@ -128,6 +133,7 @@ class _PoolChild(WarmChild):
         self._config = config
         self._ctx: Context | None = None
         self._output_lines = 0
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 
     async def start_program(self, on_exit: Callable[[], None]) -> None:
         """Start the program and wait until it is ready. Raises ChildUnavailable if it is not."""
@@ -142,11 +148,17 @@ class _PoolChild(WarmChild):
     async def run_job(self, ctx: Context, payload: Any) -> JobOutcome:
         """Send one job to the program and return the outcome it reports."""
         self._ctx, self._output_lines = ctx, 0
+        self._last_lines.clear()
         try:
             request = encode(JobRequest(ctx.job.id, payload))
             return await self.request(request, lambda line: handle_reply(ctx, line))
         finally:
             self._ctx = None
+
+    def with_output(self, outcome: JobOutcome) -> JobOutcome:
+        """A failure with the last lines that the program wrote to its standard error."""
+        outcome.traceback = output_text("\n".join(self._last_lines))
+        return outcome
 
     async def _launch(
         self, on_output: Callable[[str], None], on_exit: Callable[[], None]
@@ -160,6 +172,7 @@ class _PoolChild(WarmChild):
 
     def _log_output(self, line: str) -> None:
         self._output_lines += 1
+        self._last_lines.append(line)
         if self._output_lines > _MAX_OUTPUT_LINES:
             return
         if self._ctx is not None:

@@ -15,6 +15,8 @@ from . import redact
 
 ROOT = "forge_jobs"
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# The attribute of a record that names the fields which its message states: text repeats none.
+IN_MESSAGE = "_in_message"
 _NEEDS_QUOTES = frozenset(" \"'=\n\r\t")
 
 
@@ -44,12 +46,34 @@ def configure(
     logger.propagate = False
 
 
+def log_with_traceback(
+    logger: logging.Logger,
+    level: int,
+    message: str,
+    fields: Mapping[str, object],
+    traceback: str | None,
+) -> None:
+    """Log a line with a traceback that was formatted before, where its exception was caught. Every
+    formatter shows it, also that of a program that configures logging itself."""
+    if logger.isEnabledFor(level):
+        record = logger.makeRecord(
+            logger.name, level, __file__, 0, "%s", (message,), None, extra=fields
+        )
+        record.exc_text = traceback
+        logger.handle(record)
+
+
 class TextLines(logging.Formatter):
     """``2026-01-01T09:00:00.000Z WARNING forge_jobs.engine job failed kind=send attempts=2``."""
 
     def format(self, record: logging.LogRecord) -> str:
         words = [_timestamp(record), f"{record.levelname:<7}", record.name, _message(record)]
-        words += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
+        said = getattr(record, IN_MESSAGE, ())
+        words += [
+            f"{name}={_quoted(value)}"
+            for name, value in _fields(record).items()
+            if name not in said
+        ]
         return " ".join(words) + _trace(record, self)
 
 
@@ -110,6 +134,6 @@ def _quoted(value: object) -> str:
 
 
 def _trace(record: logging.LogRecord, formatter: logging.Formatter) -> str:
-    if not record.exc_info:
-        return ""
-    return "\n" + redact.prose(formatter.formatException(record.exc_info))
+    if record.exc_info:
+        return "\n" + redact.prose(formatter.formatException(record.exc_info))
+    return "\n" + record.exc_text if record.exc_text else ""

@@ -283,6 +283,7 @@ def _job_view(
                 at=to_datetime(error.at),
                 attempt=error.attempt,
                 message=_redacted(error.message, reveal) or "",
+                traceback=error.traceback,
             )
             for error in record.errors
         ),

@@ -6,10 +6,10 @@ the jobs page starts here: a field of ``JobSummary``, set in ``job_summary``.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from forge_jobs.core.instant import Instant, to_datetime
 from forge_jobs.core.job import JobRecord
@@ -149,6 +149,13 @@ class ErrorView(View, frozen=True, kw_only=True):
     at: datetime
     attempt: int
     message: str
+    traceback: Annotated[
+        str | None,
+        Meta(
+            description="The formatted traceback of the exception, or the last output of the "
+            "program that ran the job: at most 16 KiB, both ends kept, secrets redacted."
+        ),
+    ] = None
 
 
 class LogView(View, frozen=True, kw_only=True):

@@ -57,8 +57,9 @@ class Job(Struct, frozen=True, kw_only=True, eq=False):
 
     ``id``, ``type`` and ``payload`` say what to do. ``attempts`` counts the attempts that were
     started, the running one included. ``lease_until`` is when the lease ends without a heartbeat.
-    ``result`` and ``error`` are those of a job that has ended. ``claim`` is the right to finish the
-    job; a job from ``get`` has none.
+    ``result`` and ``error`` are those of a job that has ended; ``traceback`` is that of its last
+    failed attempt, read by ``get``. ``claim`` is the right to finish the job; a job from ``get``
+    has none.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False):
     completed_at: datetime | None = None
     result: Any = None
     error: str | None = None
+    traceback: str | None = None
     owner: int | None = None
     lease_until: datetime | None = None
     progress: float | None = None
@@ -131,6 +133,7 @@ def from_record(record: JobRecord) -> Job:
         completed_at=_datetime(record.finished_at),
         result=None if record.result is None else payload.decode(record.result),
         error=None if record.status is StoredStatus.DONE else record.last_error,
+        traceback=record.errors[-1].traceback if record.errors else None,
         owner=record.owner,
         progress=record.progress,
         stage=record.progress_note,

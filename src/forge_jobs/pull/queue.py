@@ -21,6 +21,7 @@ from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.kit.traceback_text import traceback_text
 from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.queues import QueueChange
@@ -255,6 +256,8 @@ class JobQueue:
         text = error_text(error) if isinstance(error, BaseException) else storable(error)
         held, claim = self.held.find(job)
         outcome = Dead(text) if permanent else Failed(text)
+        if isinstance(error, BaseException):
+            outcome.traceback = traceback_text(error)
         self.held.finish(held, self.held.decide(held, claim, outcome))
 
     def release(self, job: Job | str) -> None:

@@ -16,7 +16,11 @@ from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
 from forge_jobs.engine.running.error_text import error_text, storable
+from forge_jobs.engine.running.run_log import job_message
+from forge_jobs.kit import redact
+from forge_jobs.kit.log import IN_MESSAGE, log_with_traceback
 from forge_jobs.kit.thread_result import ThreadResult
+from forge_jobs.kit.traceback_text import traceback_text
 from forge_jobs.store.store import Subscription
 
 from .heartbeats import Heartbeats
@@ -180,9 +184,9 @@ class WorkLoop:
             raise
         except BaseException as error:
             # It stops this worker and would stop the next one too: the attempt is spent.
-            self._write_finish(
-                job, self._queue.held.decide(job, job.claim, Failed(error_text(error)))
-            )
+            failed = Failed(error_text(error))
+            failed.traceback = traceback_text(error)
+            self._write_finish(job, self._queue.held.decide(job, job.claim, failed))
             raise
         else:
             return self._finish_and_claim(job, finish)
@@ -195,11 +199,15 @@ class WorkLoop:
             value = self._call_handler(job)
         except JobOutcome as chosen:
             value = chosen
+            if isinstance(chosen, Failed | Dead):
+                chosen.traceback = traceback_text(chosen)
         except (Exception, asyncio.CancelledError) as error:
             rule = self._queue.retry_rule
             retried = rule is None or rule.allows(error)
             text = error_text(error)
-            return held.decide(job, claim, Failed(text) if retried else Dead(text))
+            outcome = Failed(text) if retried else Dead(text)
+            outcome.traceback = traceback_text(error)
+            return held.decide(job, claim, outcome)
         match value:
             case Failed() | Dead() | Throttled() | Snooze():
                 if isinstance(value, Failed | Dead):
@@ -244,7 +252,7 @@ class WorkLoop:
         if not written:
             self._write_finish(job, finish)
         elif finish.error is not None:
-            self._log(f"job {finish.status}", job, error=finish.error)
+            self._log_failure(job, finish)
         return self._next_job
 
     def _write_finish(self, job: Job, finish: Finish) -> None:
@@ -265,14 +273,28 @@ class WorkLoop:
                 self._log("the outcome of a job was never written", job, error=error_text(error))
             else:
                 if finish.error is not None:
-                    self._log(f"job {finish.status}", job, error=finish.error)
+                    self._log_failure(job, finish)
             return
+
+    def _log_failure(self, job: Job, finish: Finish) -> None:
+        error = redact.prose(finish.error or "")
+        message = job_message(
+            f"job {finish.status}", kind=job.type, id=job.id, queue=self._queue.name,
+            attempt=f"{job.attempts}/{job.max_attempts}", error=error, traceback=finish.traceback,
+        )  # fmt: skip
+        fields: dict[str, object] = {
+            "queue": self._queue.name, "job_id": job.id, "kind": job.type,
+            "attempts": job.attempts, "error": error,
+        }  # fmt: skip
+        fields[IN_MESSAGE] = frozenset(fields)
+        log_with_traceback(_LOG, logging.WARNING, message, fields, finish.traceback)
 
     def _log(self, message: str, job: Job | None = None, **fields: object) -> None:
         extra: dict[str, object] = {"queue": self._queue.name, **fields}
         if job is not None:
             extra |= {"job_id": job.id, "kind": job.type, "attempts": job.attempts}
-        _LOG.warning(message, extra=extra)
+        facts = redact.prose(" ".join(f"{name}={value}" for name, value in extra.items()))
+        _LOG.warning("%s: %s", message, facts, extra={**extra, IN_MESSAGE: frozenset(extra)})
 
 
 async def _with_timeout(work: Any, timeout_s: float | None) -> Any:

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from forge_jobs.app import Forge
-from forge_jobs.core.errors import JobFailed, Refused
+from forge_jobs.client.job import job_failed
+from forge_jobs.core.errors import Refused
 from forge_jobs.core.job import Enqueued
 from forge_jobs.core.status import JobStatus
+from forge_jobs.engine.running.context import Context
 
 _NOT_DONE = frozenset({JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED})
 _draining: ContextVar[bool] = ContextVar("forge_draining", default=False)
+_in_handler: ContextVar[bool] = ContextVar("forge_in_handler", default=False)
 
 
 @contextmanager
@@ -20,14 +23,22 @@ def inline(forge: Forge, *, raises: bool = True) -> Generator[None, None, None]:
     """Within this block, ``enqueue`` runs the job, and the jobs it enqueues, before it returns.
 
     Jobs are stored, claimed and finished as by a worker; one that is due later stays scheduled.
-    With ``raises`` a job that did not succeed raises JobFailed from the call that enqueued it.
+    With ``raises`` the exception of a job that did not succeed is raised from the call that
+    enqueued it: the handler's own one, with a note that names the job. It is JobFailed, with the
+    traceback as its cause, if the handler ran in a child process, returned its failure, or was
+    cancelled.
+
+    ``tx=`` is Refused: the job can run only after the commit. Call ``forge.drain()`` then.
     """
     if forge.client.inline_mode is not None:
         raise Refused("inline mode is on already for this Forge")
-    forge.client.inline_mode = _DrainAtOnce(forge, raises=raises)
+    mode = _DrainAtOnce(forge, raises=raises)
+    forge.client.inline_mode = mode
+    forge.registry.surround(mode.keep_error)
     try:
         yield
     finally:
+        forge.registry.stop_surrounding(mode.keep_error)
         forge.client.inline_mode = None
 
 
@@ -37,13 +48,12 @@ class _DrainAtOnce:
     def __init__(self, forge: Forge, *, raises: bool) -> None:
         self._forge = forge
         self._raises = raises
+        self._errors: dict[str, Exception] = {}
 
     def run(self, stored: Sequence[Enqueued]) -> None:
         if _draining.get():
             return  # enqueued by a running job: the drain that runs that job runs this one too
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _has_loop():
             asyncio.run(self._drain(stored))
             return
         failure: list[BaseException] = []
@@ -65,6 +75,24 @@ class _DrainAtOnce:
         if not _draining.get():
             await self._drain(stored)
 
+    def check_transaction(self) -> None:
+        if not _in_handler.get():
+            raise Refused(
+                "inline mode cannot run a job that is enqueued with tx=: it exists only after the "
+                "commit. Enqueue it outside testing.inline(), commit, then call forge.drain()"
+            )
+
+    def keep_error(self, context: Context) -> Generator[None, None, None]:
+        """The hook around every run: keeps the exception of the handler."""
+        token = _in_handler.set(True)
+        try:
+            yield
+        except Exception as error:
+            self._errors[context.job.id] = error
+            raise
+        finally:
+            _in_handler.reset(token)
+
     async def _drain(self, stored: Sequence[Enqueued]) -> None:
         token = _draining.set(True)
         try:
@@ -76,5 +104,23 @@ class _DrainAtOnce:
         store = await self._forge.aready()
         ids = [item.id for item in stored]
         for job_id, peek in zip(ids, await store.jobs.peek(ids), strict=True):
-            if peek is not None and peek.status in _NOT_DONE:
-                raise JobFailed(job_id, peek.status, peek.error)
+            if peek is None or peek.status not in _NOT_DONE:
+                continue
+            record = await store.jobs.get(job_id)
+            error = self._errors.pop(job_id, None)
+            if error is None or peek.status is JobStatus.CANCELLED:
+                raise job_failed(job_id, peek, record)
+            if record is not None:
+                error.add_note(
+                    f"in job {job_id} of kind {record.kind}, attempt {record.attempts} of "
+                    f"{record.max_attempts}, which is {peek.status} now"
+                )
+            raise error
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -5,7 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from markupsafe import escape
 
+from forge_jobs import Retry
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.selection import Selection
 from forge_jobs.ops.actions import JobActions
@@ -181,3 +183,28 @@ async def test_a_bulk_operation_stops_between_batches(
             await asyncio.sleep(0.02)
     assert seen["state"] == "stopped"
     assert 0 < seen["changed"] < 1300
+
+
+async def test_u1_a_job_is_shown_with_its_tracebacks(
+    harness: WebHarness, admin: httpx.AsyncClient
+) -> None:
+    forge = harness.forge
+
+    @forge.task(queue="mail", max_attempts=2, retry=Retry(delays=[0]))
+    async def looks_up(name: str) -> int:
+        return {"<a>": 1}[name]
+
+    job = await looks_up.aenqueue("<b>")
+    await forge.drain(queues=["mail"])
+    await forge.drain(queues=["mail"])
+    shown = (await admin.get(f"/api/jobs/inspect/{job.id}")).json()
+    code = 'return {"<a>": 1}[name]'
+    assert [code in error["traceback"] for error in shown["error_history"]] == [True, True]
+    page = (await admin.get(f"/jobs/{job.id}")).text
+    assert page.count('<details class="traceback"') == 2
+    assert page.count(str(escape(code))) == 2
+    assert "<a>" not in page
+    listed = (await admin.get("/api/jobs")).text
+    assert "Traceback" not in listed
+    schema = (await admin.get("/api/openapi.json")).json()["components"]["schemas"]["ErrorView"]
+    assert "at most 16 KiB" in schema["properties"]["traceback"]["description"]

@@ -46,7 +46,7 @@ _DONE, _THROTTLE = Event.DONE, Event.THROTTLE
 _IS_DONE, _DEAD = JobStatus.DONE, JobStatus.DEAD
 
 
-class _OtherFinish(Struct, frozen=True):
+class _OtherFinish(Struct, frozen=True, omit_defaults=True):
     """A finish that is not Done, as the server function reads it."""
 
     key: int
@@ -57,6 +57,7 @@ class _OtherFinish(Struct, frozen=True):
     error: str | None
     ran_s: float
     waited_s: float | None
+    traceback: str | None = None
 
 
 class _Head(Struct, frozen=True):
@@ -265,6 +266,7 @@ def _write_arguments(
             delays.get(finish.key, finish.delay_s),
             None if finish.error is None else rows.storable(finish.error), finish.ran_s,
             finish.waited_s if timed and finish.event is not Event.MISSING else None,
+            None if finish.traceback is None else rows.storable(finish.traceback),
         )
         for finish in finishes
         if finish.event is not _DONE

@@ -14,6 +14,7 @@ from forge_jobs.backends.shared.pagination import (
     ScanQuery,
     ScanResult,
 )
+from forge_jobs.backends.shared.tracebacks import StoredTraceback, with_tracebacks
 from forge_jobs.core import ids
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
@@ -49,7 +50,11 @@ class Queries:
         row = await self._server.ask_row(self._sql["job"], str(row_key[0]), writes=False)
         if row is None or row["enqueued_at"] // 1000 != row_key[1]:
             return None
-        return rows.record(row, self.tag)
+        record = rows.record(row, self.tag)
+        if not record.errors:
+            return record
+        stored = await self._server.ask(self._sql["job_tracebacks"], record.key, writes=False)
+        return with_tracebacks(record, [StoredTraceback(*found) for found in stored])
 
     async def page(self, wanted: Filter, *, limit: int, after: Cursor | None) -> Page:
         async def work(link: Link) -> Page:

@@ -15,6 +15,7 @@ from forge_jobs.core.job import (
     NewJob,
     Successor,
     UniqueWhile,
+    shown_progress,
 )
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.text import storable as storable
@@ -77,7 +78,7 @@ def record(row: Row, tag: int) -> JobRecord:
         last_error=row["last_error"],
         errors=() if errors is None else _read_errors(errors),
         result=row["result"],
-        progress=row["progress"],
+        progress=shown_progress(status, row["progress"]),
         progress_note=row["progress_note"],
         tags=tuple(row["tags"] or ()),
         dedupe_key=row["dedupe_key"],

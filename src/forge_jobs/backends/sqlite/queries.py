@@ -15,10 +15,11 @@ from forge_jobs.backends.shared.pagination import (
     ScanResult,
 )
 from forge_jobs.backends.shared.sql_text import SqlText
+from forge_jobs.backends.shared.tracebacks import StoredTraceback, with_tracebacks
 from forge_jobs.core import ids
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.job import Claim, JobRecord, LogLine
+from forge_jobs.core.job import Claim, JobRecord, LogLine, shown_progress
 from forge_jobs.core.selection import Cursor, Filter, Page
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Owned, Peek
@@ -38,7 +39,7 @@ _LAST_QUEUE: Final = chr(0x10FFFF)
 
 
 def get(connection: sqlite3.Connection, job_id: str, tag: int) -> JobRecord | None:
-    """One job by its public id."""
+    """One job by its public id, with the tracebacks of its errors."""
     row_key = ids.row_key(job_id, tag)
     if row_key is None or row_key[0] > _MAX_KEY:
         return None
@@ -46,7 +47,12 @@ def get(connection: sqlite3.Connection, job_id: str, tag: int) -> JobRecord | No
     if found is None:
         return None
     record = _record(found, tag)
-    return record if record.enqueued_at // 1000 == row_key[1] else None
+    if record.enqueued_at // 1000 != row_key[1]:
+        return None
+    if not record.errors:
+        return record
+    stored = connection.execute(SQL["tracebacks"], (record.key,)).fetchall()
+    return with_tracebacks(record, [StoredTraceback(*row) for row in stored])
 
 
 def page(
@@ -212,13 +218,15 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         owner, started_at, finished_at, options_text, details_text, last_error, dedupe_key,
         limit_key, lane, bucket, result, payload,
     ) = row  # fmt: skip
-    options, details = read_options(options_text), read_details(details_text)
+    options, details, status = (
+        read_options(options_text), read_details(details_text), JobStatus(status)
+    )  # fmt: skip
     return JobRecord(
         key=key,
         id=ids.job_id(key, enqueued_at, tag),
         kind=kind,
         queue=queue,
-        status=JobStatus(status),
+        status=status,
         payload=payload,
         priority=priority,
         attempts=attempts,
@@ -227,7 +235,7 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         enqueued_at=enqueued_at,
         run_at=run_at,
         # The column keeps the last owner; the record shows only a current one.
-        owner=owner if status == JobStatus.RUNNING else None,
+        owner=owner if status is JobStatus.RUNNING else None,
         started_at=started_at,
         finished_at=finished_at,
         expires_at=options.expires_at,
@@ -235,7 +243,7 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         last_error=last_error,
         errors=details.errors,
         result=result,
-        progress=details.progress,
+        progress=shown_progress(status, details.progress),
         progress_note=details.progress_note,
         tags=options.tags,
         dedupe_key=dedupe_key,

@@ -16,10 +16,16 @@ def error_text(error: BaseException) -> str:
     """
     seen: list[int] = []
     parts: list[str] = []
+    last_message = ""
     link: BaseException | None = error
-    while link is not None and id(link) not in seen and len(parts) < _MAX_LINKS:
+    while link is not None and id(link) not in seen and len(seen) < _MAX_LINKS:
         seen.append(id(link))
-        parts.append(_one(link))
+        name, message = _one(link)
+        part = f"{name}: {message}" if message else name
+        # ``raise MailError(str(error)) from error`` must not say the same twice.
+        if part not in ": ".join(parts) and (not message or message != last_message):
+            parts.append(part)
+        last_message = message
         link = _cause(link)
     return storable(": ".join(parts))
 
@@ -35,13 +41,12 @@ def storable(text: object) -> str:
     return clean if len(clean) <= MAX_CHARS else clean[: MAX_CHARS - 1] + "…"
 
 
-def _one(error: BaseException) -> str:
+def _one(error: BaseException) -> tuple[str, str]:
     name = type(error).__name__
     try:
-        message = str(error)
+        return name, str(error)
     except BaseException:
-        return f"{name} (its message cannot be read)"
-    return f"{name}: {message}" if message else name
+        return f"{name} (its message cannot be read)", ""
 
 
 def _cause(error: BaseException) -> BaseException | None:

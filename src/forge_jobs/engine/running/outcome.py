@@ -23,6 +23,7 @@ from forge_jobs.core.outcome import (
 )
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.kit.traceback_text import traceback_text
 
 from .error_text import error_text, storable
 from .registry import Handler
@@ -44,8 +45,13 @@ def outcome_of_error(handler: Handler, error: BaseException) -> RunOutcome:
     """The outcome of a handler that raised, whatever it raised."""
     try:
         if isinstance(error, JobOutcome):
-            return _chosen(handler, error)
-        return RunOutcome(_failure(handler, error))
+            run_outcome = _chosen(handler, error)
+        else:
+            run_outcome = RunOutcome(_failure(handler, error))
+        outcome = run_outcome.outcome
+        if isinstance(outcome, Failed | Dead):
+            outcome.traceback = traceback_text(error)
+        return run_outcome
     except BaseException:
         return RunOutcome(Failed(f"{type(error).__name__} (it cannot be described)"))
 
@@ -99,7 +105,10 @@ def _after_stop(run: Run, stop: StopReason, run_outcome: RunOutcome) -> AnyOutco
         case StopReason.TIMEOUT:
             if run_outcome.explicit and not isinstance(outcome, Done):
                 return outcome
-            return Failed(f"timed out after {run.timeout_s or 0:g} s")
+            timed_out = Failed(f"timed out after {run.timeout_s or 0:g} s")
+            # Where the handler was when it was interrupted.
+            timed_out.traceback = outcome.traceback
+            return timed_out
         case StopReason.CANCEL:
             return outcome if isinstance(outcome, Done) else Stopped()
         case StopReason.LOST | StopReason.SHUTDOWN:
@@ -129,9 +138,13 @@ def _chosen(handler: Handler, outcome: JobOutcome) -> RunOutcome:
         case Done(value=value):
             return NO_VALUE if value is None else _encoded(handler, value, explicit=True)
         case Failed(message=message, retry_after_s=min_delay_s):
-            return RunOutcome(Failed(storable(message), retry_after=min_delay_s), explicit=True)
+            failed = Failed(storable(message), retry_after=min_delay_s)
+            failed.traceback = outcome.traceback
+            return RunOutcome(failed, explicit=True)
         case Dead(message=message):
-            return RunOutcome(Dead(storable(message)), explicit=True)
+            dead = Dead(storable(message))
+            dead.traceback = outcome.traceback
+            return RunOutcome(dead, explicit=True)
         case Throttled(retry_after_s=wait_s, scope=scope):
             declared = scope if scope in handler.scopes else None
             return RunOutcome(Throttled(wait_s, declared), explicit=True)

@@ -118,6 +118,14 @@ class HandlerRegistry:
     def surround(self, hook: AnyRunHook) -> None:
         """Put a hook around every handler, present and future; the first one is outermost."""
         self._hooks.append(hook)
+        self._wrap_all()
+
+    def stop_surrounding(self, hook: AnyRunHook) -> None:
+        """Remove a hook again; runs that have started keep it."""
+        self._hooks.remove(hook)
+        self._wrap_all()
+
+    def _wrap_all(self) -> None:
         for kind, handler in self._bare.items():
             self._handlers[kind] = self._within_hooks(handler)
 

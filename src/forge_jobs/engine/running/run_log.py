@@ -1,14 +1,24 @@
-"""The log lines about jobs: a warning for each retry, an error for each dead job."""
+"""The log lines about jobs: a warning for each retry, an error for each dead job.
+
+The facts stand in the message itself, so that a handler without our formatter shows them too. The
+same facts are fields of the record (``extra``).
+"""
 
 import logging
+from typing import Final
 
 from forge_jobs.core.decide import Finish
+from forge_jobs.core.failing_line import failing_line
 from forge_jobs.core.ids import job_id
+from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.kit import redact
+from forge_jobs.kit.log import IN_MESSAGE, log_with_traceback
 
-from .run import Run
+from .run import Run, StopReason
 
 _LOG = logging.getLogger("forge_jobs.engine")
+_IN_MESSAGE: Final = frozenset({"kind", "queue", "job_id", "attempts", "attempt", "error"})
 
 
 class RunLog:
@@ -20,48 +30,105 @@ class RunLog:
 
     def finished(self, run: Run, finish: Finish) -> None:
         """A finish other than done."""
-        if finish.status is JobStatus.DEAD:
-            _LOG.error("job is dead", extra=self._fields(run, finish))
+        if run.stop is StopReason.CANCEL and finish.event is Event.FAIL:
+            self._log(logging.INFO, "job cancelled", run.job, finish, says_error=False)
+        elif finish.status is JobStatus.DEAD:
+            self._log(logging.ERROR, "job is dead", run.job, finish)
         elif finish.event in (Event.FAIL, Event.CRASH):
-            _LOG.warning("job failed and will be retried", extra=self._fields(run, finish))
+            text = f"job failed and will be retried in {finish.delay_s or 0:.3g} s"
+            self._log(logging.WARNING, text, run.job, finish)
         elif finish.event is Event.MISSING:
-            _LOG.warning("no handler for this kind here", extra=self._fields(run, finish))
+            self._log(logging.WARNING, "no handler for this kind here", run.job, finish)
         elif finish.event is Event.THROTTLE:
-            _LOG.info("job throttled", extra=self._fields(run, finish))
+            self._log(logging.INFO, "job throttled", run.job, finish)
 
     def stale(self, finish: Finish) -> None:
         """A finish was refused by the fence: another process owns the job now."""
         self.refused += 1
-        _LOG.warning(
-            "a late finish was refused: another process has claimed the job",
-            extra={"kind": finish.kind, "queue": finish.queue, "error": finish.error},
+        self._log_finish(
+            "a late finish was refused, another process has claimed the job", finish, finish.error
         )
 
     def stranded(self, count: int) -> None:
         """Claims whose reply was lost are released."""
-        _LOG.warning("releasing claims whose reply was lost", extra={"count": count})
+        _LOG.warning("releasing %d claims whose reply was lost", count, extra={"count": count})
 
     def exchange_failed(self, error: BaseException, retry_in: float) -> None:
         """An exchange failed and will be repeated."""
+        text = redact.prose(f"{type(error).__name__}: {error}")
         _LOG.warning(
-            "an exchange with the store failed",
-            extra={"error": f"{type(error).__name__}: {error}", "retry_in": round(retry_in, 3)},
+            "an exchange with the store failed and is repeated in %.3g s: %s",
+            retry_in,
+            text,
+            extra={
+                "error": text,
+                "retry_in": round(retry_in, 3),
+                IN_MESSAGE: frozenset({"error", "retry_in"}),
+            },
         )
 
     def rejected(self, finish: Finish, error: BaseException) -> None:
         """The store refuses this finish as invalid."""
-        _LOG.error(
-            "the store refuses this finish; the job is recorded as dead",
-            extra={"kind": finish.kind, "queue": finish.queue, "error": str(error)},
+        self._log_finish(
+            "the store refuses this finish, the job is recorded as dead",
+            finish,
+            str(error),
+            level=logging.ERROR,
         )
 
-    def _fields(self, run: Run, finish: Finish) -> dict[str, object]:
-        job = run.job
-        return {
+    def _log(
+        self, level: int, text: str, job: ClaimedJob, finish: Finish, *, says_error: bool = True
+    ) -> None:
+        if not _LOG.isEnabledFor(level):
+            return
+        public_id = job_id(job.key, job.enqueued_at, self._tag)
+        error = None if finish.error is None or not says_error else redact.prose(finish.error)
+        traceback = finish.traceback if says_error else None
+        fields: dict[str, object] = {
             "kind": job.kind,
             "queue": job.queue,
-            "job_id": job_id(job.key, job.enqueued_at, self._tag),
+            "job_id": public_id,
             "attempts": job.attempts,
             "retry_in": finish.delay_s if finish.status is not JobStatus.DEAD else None,
-            "error": finish.error,
+            "error": error,
+            IN_MESSAGE: _IN_MESSAGE | {"retry_in"},
         }
+        message = job_message(
+            text,
+            kind=job.kind,
+            id=public_id,
+            queue=job.queue,
+            attempt=f"{job.attempts}/{job.max_attempts}",
+            error=error,
+            traceback=traceback,
+        )
+        log_with_traceback(_LOG, level, message, fields, traceback)
+
+    def _log_finish(
+        self, text: str, finish: Finish, error: str | None, *, level: int = logging.WARNING
+    ) -> None:
+        shown = None if error is None else redact.prose(error)
+        public_id = job_id(finish.key, finish.enqueued_at, self._tag)
+        fields = {"kind": finish.kind, "queue": finish.queue, "job_id": public_id, "error": shown}
+        message = job_message(text, kind=finish.kind, id=public_id, queue=finish.queue, error=shown)
+        _LOG.log(level, "%s", message, extra={**fields, IN_MESSAGE: _IN_MESSAGE})
+
+
+def job_message(
+    text: str,
+    *,
+    kind: str,
+    id: str,
+    queue: str,
+    attempt: str | None = None,
+    error: str | None = None,
+    traceback: str | None = None,
+) -> str:
+    """``job is dead: send 01ABC queue=mail attempt 5/5: KeyError: 'missing' (app.py:12)``."""
+    message = f"{text}: {kind} {id} queue={queue}"
+    if attempt is not None:
+        message += f" attempt {attempt}"
+    if error is not None:
+        message += f": {error}"
+    line = failing_line(traceback)
+    return message if line is None else f"{message} ({line})"

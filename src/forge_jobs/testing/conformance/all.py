@@ -18,6 +18,7 @@ from .jobs_running import TestNotes, TestRelease
 from .jobs_scopes import TestScopes
 from .jobs_successors import TestSuccessors
 from .jobs_throttle import TestBudgets, TestThrottle
+from .jobs_tracebacks import TestProgressAtTheEnd, TestTracebacks
 from .jobs_transitions import TestTransitions
 from .limits import TestCaps, TestLimitKeys, TestLimitNumbers, TestRates
 from .metrics import TestCounters, TestMinutes
@@ -59,6 +60,7 @@ __all__ = [
     "TestNotifications",
     "TestPages",
     "TestProcesses",
+    "TestProgressAtTheEnd",
     "TestPromote",
     "TestQueues",
     "TestRandomCalls",
@@ -80,6 +82,7 @@ __all__ = [
     "TestTimes",
     "TestTokenBuckets",
     "TestTotals",
+    "TestTracebacks",
     "TestTransitions",
     "TestTwoStores",
     "TestUpdates",

@@ -1,5 +1,5 @@
 -- set: finish_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1
 
 -- Writes of a worker about jobs it has claimed: notes, finishes other than done, releases.
@@ -36,6 +36,24 @@ BEGIN
         DELETE FROM forge.job_logs WHERE job = v_job AND id <= (
             SELECT id FROM forge.job_logs WHERE job = v_job ORDER BY id DESC OFFSET 1000 LIMIT 1);
     END LOOP;
+END
+$$;
+
+-- Stores tracebacks of finishes whose rows are locked and still in jobs; the newest 32 of a job are kept.
+CREATE OR REPLACE FUNCTION forge.add_tracebacks_v1(p_now bigint, p_jobs bigint[], p_finishes jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+    INSERT INTO forge.job_tracebacks (job, epoch, at, attempt, traceback)
+    SELECT j.id, j.epoch, p_now, j.attempts, e.traceback
+    FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer, traceback text)
+    JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
+    WHERE e.traceback IS NOT NULL AND e.key = ANY (p_jobs)
+    ON CONFLICT (job, epoch) DO NOTHING;
+    DELETE FROM forge.job_tracebacks t USING unnest(p_jobs) AS f(job)
+    WHERE t.job = f.job AND t.epoch <= (
+        SELECT o.epoch FROM forge.job_tracebacks o WHERE o.job = f.job ORDER BY o.epoch DESC OFFSET 32 LIMIT 1);
 END
 $$;
 
@@ -107,6 +125,10 @@ BEGIN
     SELECT array_agg(id) FILTER (WHERE status IN ('dead', 'cancelled')),
         bool_or(dedupe_key IS NOT NULL)
     INTO v_terminal, v_keyed FROM changed;
+    -- Apart from the row: up to 16 KiB each. Index: the primary key.
+    IF p_finishes @? '$[*].traceback' THEN
+        PERFORM forge.add_tracebacks_v1(p_now, v_jobs, p_finishes);
+    END IF;
     DELETE FROM forge.cancel_requests WHERE job = ANY (v_jobs);
     IF v_keyed THEN
         PERFORM forge.free_keys_at_start_v1(v_jobs);

@@ -1,5 +1,5 @@
 -- set: operators_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1
 
 -- Bulk actions of operators: retry, run now, delete.
@@ -95,7 +95,7 @@ BEGIN
 END
 $$;
 
--- Deletes jobs that are not running, with their logs, payloads and dedupe keys. The rows are locked already.
+-- Deletes jobs that are not running, with their logs, tracebacks, payloads and dedupe keys. The rows are locked already.
 CREATE OR REPLACE FUNCTION forge.delete_jobs_v1(p_now bigint, p_jobs bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -122,7 +122,8 @@ BEGIN
         WHERE d.kind = g.kind AND d.key = g.dedupe_key AND d.job = g.id
     ),
     bodies AS (DELETE FROM forge.large_payloads b USING gone g WHERE b.job = g.id),
-    logs AS (DELETE FROM forge.job_logs l USING gone g WHERE l.job = g.id)
+    logs AS (DELETE FROM forge.job_logs l USING gone g WHERE l.job = g.id),
+    tracebacks AS (DELETE FROM forge.job_tracebacks t USING gone g WHERE t.job = g.id)
     INSERT INTO forge.counter_entries (minute, queue, kind, source, jobs)
     SELECT p_now - p_now % 60000000, queue, kind, status, count(*)
     FROM gone GROUP BY queue, kind, status;

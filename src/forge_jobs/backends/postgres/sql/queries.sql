@@ -36,6 +36,10 @@ FROM forge.history WHERE id = ANY (string_to_array($1, ',')::bigint[]);
 -- Log lines of a job. Index: the primary key.
 SELECT at, level, message FROM forge.job_logs WHERE job = $1 ORDER BY id;
 
+-- name: job_tracebacks
+-- Tracebacks of a job. Index: the primary key.
+SELECT at, attempt, traceback FROM forge.job_tracebacks WHERE job = $1 ORDER BY epoch;
+
 -- name: matching
 -- Which of these jobs match a filter; NULL means any. One by one, so that no plan reads a whole table because of a
 -- long list. Index: the primary keys.

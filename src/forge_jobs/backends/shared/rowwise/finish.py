@@ -16,7 +16,7 @@ from forge_jobs.store.jobs import Note, Verdict
 
 from . import dedupe_keys, transitions
 from .details import Details
-from .ports import JobRow, JobTransaction, R
+from .ports import JobTransaction, R
 
 _LEGAL: Final = frozenset(
     (event, target)
@@ -57,7 +57,7 @@ def finish_row(
     if finish.event is Event.MISSING and details.missing_since is None:
         details.missing_since = tx.now
     details.crashes += finish.event is Event.CRASH
-    _record_error(row, details, finish, tx.now)
+    _record_error(tx, row, details, finish)
     attempt_returned = finish.event in _GIVES_ATTEMPT_BACK and target is JobStatus.SCHEDULED
     if target in (JobStatus.SCHEDULED, JobStatus.FAILED):
         row.run_at = after(tx.now, delay_s or 0.0)
@@ -162,11 +162,13 @@ def _throttle(tx: JobTransaction[R], row: R, details: Details, finish: Finish) -
     return delay_s
 
 
-def _record_error(row: JobRow, details: Details, finish: Finish, now: Instant) -> None:
+def _record_error(tx: JobTransaction[R], row: R, details: Details, finish: Finish) -> None:
     if finish.error is None:
         return
     if finish.event is Event.MISSING and finish.status is JobStatus.SCHEDULED:
         # It recurs every few seconds during a deploy and would displace the real errors.
         row.last_error = finish.error
     else:
-        transitions.add_error(row, details, finish.error, now)
+        transitions.add_error(row, details, finish.error, tx.now)
+        if finish.traceback is not None:
+            tx.add_traceback(row, finish.traceback)

@@ -5,6 +5,7 @@ from itertools import islice
 
 from msgspec import structs
 
+from forge_jobs.backends.shared.tracebacks import with_tracebacks
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
@@ -101,8 +102,11 @@ class RowwiseJobs:
 
     async def get(self, job_id: str) -> JobRecord | None:
         with self._storage.read():
-            row = self._storage.tables.find(job_id)
-            return None if row is None else row.record()
+            tables = self._storage.tables
+            row = tables.find(job_id)
+            if row is None:
+                return None
+            return with_tracebacks(row.record(), tables.tracebacks.get(row.key, ()))
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
         with self._storage.read():

@@ -3,7 +3,7 @@
 from msgspec import Struct, structs
 
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import ClaimedJob, JobRecord, LaneOrder, NewJob
+from forge_jobs.core.job import ClaimedJob, JobRecord, LaneOrder, NewJob, shown_progress
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.processes import NewProcess, ProcessRecord, ProcessStats
 
@@ -128,7 +128,7 @@ class Row(Struct):
             last_error=self.last_error,
             errors=details.errors,
             result=self.result,
-            progress=details.progress,
+            progress=shown_progress(self.status, details.progress),
             progress_note=details.progress_note,
             tags=job.tags,
             dedupe_key=job.dedupe_key,

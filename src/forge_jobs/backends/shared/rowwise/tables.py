@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from forge_jobs.backends.shared.tracebacks import StoredTraceback
 from forge_jobs.core import ids
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import Minute
@@ -65,6 +66,7 @@ class Tables:
         self.jobs = table("jobs", int, Row)
         self.dedupe_entries = table("dedupe_entries", tuple[str, str], DedupeEntry)
         self.logs = table("logs", int, tuple[LogLine, ...])
+        self.tracebacks = table("tracebacks", int, tuple[StoredTraceback, ...])
         self.actions = table("actions", int, AuditEntry)
         self.processes = table("processes", int, Process)
         self.leaderships = table("leaderships", str, Leadership)
@@ -128,8 +130,9 @@ class Tables:
         self.index.add(stored)
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Delete rows with their logs."""
+        """Delete rows with their logs and tracebacks."""
         for row in rows:
             self.index.remove(self.jobs[row.key])
             self.logs.pop(row.key, None)
+            self.tracebacks.pop(row.key, None)
             del self.jobs[row.key]

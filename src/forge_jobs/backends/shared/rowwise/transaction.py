@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
+from forge_jobs.backends.shared.tracebacks import StoredTraceback
 from forge_jobs.core import ids
 from forge_jobs.core.counters import Minute, merge_minutes
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.job import Enqueued, LogLine, NewJob
+from forge_jobs.core.job import ERRORS_KEPT, Enqueued, LogLine, NewJob
 from forge_jobs.core.limits import UNBOUNDED, limit_of
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Attempts, Event, JobStatus
@@ -110,6 +111,11 @@ class Transaction:
     def append_log(self, row: Row, lines: Sequence[LogLine]) -> None:
         known = self.tables.logs.get(row.key, ())
         self.tables.logs[row.key] = (*known, *lines)[-MAX_LOG_LINES:]
+
+    def add_traceback(self, row: Row, traceback: str) -> None:
+        known = self.tables.tracebacks.get(row.key, ())
+        stored = StoredTraceback(self.now, row.attempts, traceback)
+        self.tables.tracebacks[row.key] = (*known, stored)[-ERRORS_KEPT:]
 
     def count(self, row: Row, source: JobStatus, event: Event) -> None:
         self.counters.row_transitioned(

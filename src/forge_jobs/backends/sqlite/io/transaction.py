@@ -18,7 +18,7 @@ from forge_jobs.backends.sqlite.limit_buckets import SQL as LIMITS_SQL
 from forge_jobs.backends.sqlite.limit_buckets import max_per_key
 from forge_jobs.backends.sqlite.rows import Row
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.job import Enqueued, LogLine, NewJob
+from forge_jobs.core.job import ERRORS_KEPT, Enqueued, LogLine, NewJob
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
@@ -157,7 +157,7 @@ class Tx:
 
     def delete(self, rows: Sequence[Row]) -> None:
         keys = as_json([row.key for row in rows])
-        for name in ("delete_jobs", "delete_bodies", "delete_logs"):
+        for name in ("delete_jobs", "delete_bodies", "delete_logs", "delete_tracebacks"):
             self.execute(ROWS_SQL[name], (keys,))
 
     def insert(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -175,6 +175,11 @@ class Tx:
             values = (row.key, line.at, line.level, line.message)
             self.execute(ROWS_SQL["add_log_line"], values)
         self.execute(ROWS_SQL["trim_log"], (row.key, MAX_LOG_LINES))
+
+    def add_traceback(self, row: Row, traceback: str) -> None:
+        values = (row.key, row.epoch, self.now, row.attempts, traceback)
+        self.execute(ROWS_SQL["add_traceback"], values)
+        self.execute(ROWS_SQL["trim_tracebacks"], (row.key, ERRORS_KEPT))
 
     def count(self, row: Row, source: JobStatus, event: Event) -> None:
         self.counters.row_transitioned(

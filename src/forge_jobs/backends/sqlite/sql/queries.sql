@@ -102,6 +102,10 @@ ORDER BY id;
 -- The log lines of a job, oldest first. Index: forge_logs_job.
 SELECT at, level, message FROM forge_logs WHERE job = ?1 ORDER BY id;
 
+-- name: tracebacks
+-- The tracebacks of a job, oldest first. Index: its primary key.
+SELECT at, attempt, traceback FROM forge_tracebacks WHERE job = ?1 ORDER BY epoch;
+
 -- name: any_orphan
 -- Whether a running job has no live owner. Index: forge_jobs_running, read once.
 SELECT EXISTS (

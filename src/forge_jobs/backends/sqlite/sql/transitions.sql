@@ -87,6 +87,17 @@ INSERT INTO forge_logs (job, at, level, message) VALUES (?1, ?2, ?3, ?4);
 DELETE FROM forge_logs
 WHERE id IN (SELECT id FROM forge_logs WHERE job = ?1 ORDER BY id DESC LIMIT -1 OFFSET ?2);
 
+-- name: add_traceback
+-- Stores the traceback of a failed attempt.
+INSERT OR REPLACE INTO forge_tracebacks (job, epoch, at, attempt, traceback)
+VALUES (?1, ?2, ?3, ?4, ?5);
+
+-- name: trim_tracebacks
+-- Keeps only the newest tracebacks of a job. Index: its primary key.
+DELETE FROM forge_tracebacks
+WHERE job = ?1 AND epoch <= (
+    SELECT epoch FROM forge_tracebacks WHERE job = ?1 ORDER BY epoch DESC LIMIT 1 OFFSET ?2);
+
 -- name: delete_jobs
 -- Deletes jobs, on request or past their retention. Index: primary key.
 DELETE FROM forge_jobs WHERE id IN (SELECT value FROM json_each(?1));
@@ -98,6 +109,10 @@ DELETE FROM forge_bodies WHERE job IN (SELECT value FROM json_each(?1));
 -- name: delete_logs
 -- Their log lines. Index: forge_logs_job.
 DELETE FROM forge_logs WHERE job IN (SELECT value FROM json_each(?1));
+
+-- name: delete_tracebacks
+-- Their tracebacks. Index: its primary key.
+DELETE FROM forge_tracebacks WHERE job IN (SELECT value FROM json_each(?1));
 
 -- name: held_in_bucket
 -- The first held jobs of a bucket. Index: forge_jobs_bucket, read in order.

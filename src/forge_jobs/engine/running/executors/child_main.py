@@ -5,6 +5,7 @@ SIGTERM unwinds the handler, so that its ``finally`` blocks run, and ends the pr
 """
 
 import asyncio
+import faulthandler
 import inspect
 import logging
 import os
@@ -30,6 +31,7 @@ from forge_jobs.engine.running.registry import Handler
 from forge_jobs.engine.running.run import RunOutcome
 from forge_jobs.kit.children.parent_link import BadLine, ParentLink
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.kit.traceback_text import traceback_text
 
 from .child_target import FoundHandler, find
 from .child_wire import (
@@ -170,9 +172,9 @@ class ChildProgram:
         try:
             found = find(job.start.target)
         except Exception as error:
-            return RunOutcome(
-                Failed(f"the child process cannot load the handler: {error_text(error)}")
-            )
+            failed = Failed(f"the child process cannot load the handler: {error_text(error)}")
+            failed.traceback = traceback_text(error)
+            return RunOutcome(failed)
         return self._outcome(found.handler, found, job)
 
     def _outcome(self, handler: Handler, found: FoundHandler, job: ChildJob) -> RunOutcome:
@@ -209,6 +211,8 @@ def main() -> NoReturn:
     # The worker also logs the lines of ctx.log; from here they would appear a second time.
     logging.getLogger("forge_jobs.job").propagate = False
     logging.getLogger("forge_jobs.job").addHandler(logging.NullHandler())
+    # A segmentation fault prints its Python frames; the worker stores them with the job's error.
+    faulthandler.enable()
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     status = 0

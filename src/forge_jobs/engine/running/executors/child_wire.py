@@ -97,6 +97,7 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaul
     result: bytes | None = None
     explicit: bool = False
     successors: tuple[NewJob, ...] = ()
+    traceback: str | None = None
 
 
 ToChild: TypeAlias = SetUp | StartRun | StopRun
@@ -124,14 +125,18 @@ def finished_message(
             )
         case Failed(message=message, retry_after_s=delay_s):
             return RunFinished(
-                number=number, how="failed", message=message, delay_s=delay_s, explicit=explicit
-            )
+                number=number, how="failed", message=message, delay_s=delay_s, explicit=explicit,
+                traceback=outcome.traceback,
+            )  # fmt: skip
         case Stopped(message=message) | Crashed(message=message):
             return RunFinished(number=number, how="failed", message=message, explicit=explicit)
         case Missing():
             return RunFinished(number=number, how="failed", message=str(outcome), explicit=explicit)
         case Dead(message=message):
-            return RunFinished(number=number, how="dead", message=message, explicit=explicit)
+            return RunFinished(
+                number=number, how="dead", message=message, explicit=explicit,
+                traceback=outcome.traceback,
+            )  # fmt: skip
         case Throttled(retry_after_s=delay_s, scope=scope):
             return RunFinished(
                 number=number, how="throttled", delay_s=delay_s, scope=scope, explicit=explicit
@@ -158,4 +163,6 @@ def outcome_of(message: RunFinished) -> RunOutcome:
             outcome = Snooze(message.delay_s or 1.0)
         case _:
             assert_never(message.how)
+    if message.traceback is not None:
+        outcome.traceback = message.traceback
     return RunOutcome(outcome, result=message.result, explicit=message.explicit)

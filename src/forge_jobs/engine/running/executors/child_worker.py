@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,7 @@ from forge_jobs.kit.children.line_child import LineChild
 from forge_jobs.kit.children.parent_link import BadLine
 from forge_jobs.kit.children.process import ChildGone
 from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
+from forge_jobs.kit.traceback_text import output_text
 
 from .child_wire import (
     ChildReady,
@@ -41,6 +43,7 @@ _LEVELS: Final = {
 _JOB_LOG = logging.getLogger("forge_jobs.job")
 PROGRAM: Final = "forge_jobs.engine.running.executors.child_main"
 KILL_GRACE_S: Final = 2.0
+_LAST_LINES: Final = 100
 
 
 class ChildWorker(WarmChild):
@@ -53,6 +56,7 @@ class ChildWorker(WarmChild):
         super().__init__(self._print)
         self._run: Run | None = None
         self._printed = 0
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 
     async def start_program(self, on_exit: Callable[[], None]) -> None:
         """Start the child and wait until it is ready, or raise ChildUnavailable."""
@@ -71,6 +75,7 @@ class ChildWorker(WarmChild):
         """Run one job. ChildUnavailable when the child died before it started the job."""
         number = self.jobs + 1
         self._run, self._printed = run, 0
+        self._last_lines.clear()
         conversation = _JobConversation(run, number)
         try:
             return await self.request(encode(start_message(run, number)), conversation.receive)
@@ -81,7 +86,9 @@ class ChildWorker(WarmChild):
                 raise ChildUnavailable(
                     f"a child process died before it started the job: {gone}"
                 ) from None
-            return RunOutcome(Crashed(f"child process died: {gone}"))
+            crashed = Crashed(f"child process died: {gone}")
+            crashed.traceback = output_text("\n".join(self._last_lines))
+            return RunOutcome(crashed)
         except (BadLine, DecodeError) as error:
             await self.kill()
             return RunOutcome(
@@ -102,6 +109,7 @@ class ChildWorker(WarmChild):
     def _print(self, line: str) -> None:
         run = self._run
         self._printed += 1
+        self._last_lines.append(line)
         if self._printed > MAX_LINES:
             if self._printed == MAX_LINES + 1:
                 _LOG.warning("child %d prints more than %d lines: cut", self.pid, MAX_LINES)
