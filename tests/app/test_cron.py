@@ -114,7 +114,7 @@ def test_schedules_from_synchronous_code(forge: Forge) -> None:
     made = table.create("nightly", "0 3 * * *", report, payload={"n": 1}, tz="Europe/Paris")
     assert made.next_at is not None
     assert made.next_at > datetime.now(UTC)
-    assert (made.declared, made.max_attempts, made.queue) == (False, 5, None)
+    assert (made.declared, made.max_attempts, made.queue) == (False, None, None)
     assert table.create("other", "@daily", "unknown.kind", enabled=False).next_at is None
     assert [view.name for view in table.list()] == ["nightly", "other"]
     edited = table.edit("nightly", expression="0 4 * * *", payload={"n": 2}, jitter="5m")
@@ -226,7 +226,12 @@ async def test_schedules_of_the_file(
 
     await declared(here)
     view = await here.schedules.aget("nightly")
-    assert (view.payload, view.declared, view.max_attempts) == ({"n": 3}, True, 2)
+    # None: what the task declares at the time of the tick.
+    assert (view.payload, view.declared, view.max_attempts) == ({"n": 3}, True, None)
+    fired = await here.schedules.atrigger("nightly")
+    record = await (await here.aready()).jobs.get(fired.id)
+    assert record is not None
+    assert record.max_attempts == 2
     file.write_text("[schedules.nightly]\ncron = '0 3 * * *'\nkind = 'report'\n")
     with pytest.raises(BadArguments, match=r"schedules\.nightly"):
         await declared(here)

@@ -112,7 +112,8 @@ async def test_a_producer_without_the_task(shared_url: str) -> None:
             assert await own.aresult(timeout=60) == ["told"]
         store = await producer.aready()
         records = [await store.jobs.get(one.id) for one in (job, own)]
-        assert [record and record.options for record in records] == [None, {"soft_timeout_s": 0.1}]
+        expected = [{"soft_timeout_s": 0.05}, {"soft_timeout_s": 0.1}]
+        assert [record and record.options for record in records] == expected
 
 
 async def test_a_handler_object(forge: Forge) -> None:

@@ -79,8 +79,7 @@ class DeclaredSchedules:
         from forge_jobs.core.schedule_ticks import spec as checked_spec
 
         given = dict(options)
-        job, attempts = self.job(kind, given.pop("payload", None), where)
-        given.setdefault("max_attempts", attempts)
+        job, _ = self.job(kind, given.pop("payload", None), where)
         return checked_spec(job, expression, where=where, **given)
 
     def with_file(self, file: Sequence[CronSpec]) -> list[CronSpec]:
@@ -98,23 +97,18 @@ class DeclaredSchedules:
 
         from forge_jobs.core.schedule_ticks import template_of
 
-        job, attempts = self.job(spec.kind, payload.decode(spec.payload), where)
-        return replace(
-            spec,
-            payload=job.payload,
-            template=template_of(job),
-            max_attempts=spec.max_attempts or attempts,
-        )
+        job, _ = self.job(spec.kind, payload.decode(spec.payload), where)
+        return replace(spec, payload=job.payload, template=template_of(job))
 
-    def job(self, kind: str, arguments: object, where: str) -> tuple[NewJob, int | None]:
-        """The request for a job with these arguments, and the ``max_attempts`` of its task; checked
-        if the task is registered here, else None."""
+    def job(self, kind: str, arguments: object, where: str) -> tuple[NewJob, bool]:
+        """The request for a job with these arguments, and whether the task is registered here,
+        which checks them."""
         task = self._tasks.get(kind)
         if task is None:
             data = payload.encode({} if arguments is None else arguments, what=f"{where}: payload")
-            return NewJob(kind=names.kind_name(kind), queue=DEFAULT_QUEUE, payload=data), None
+            return NewJob(kind=names.kind_name(kind), queue=DEFAULT_QUEUE, payload=data), False
         try:
-            return task.bind_payload(arguments), task.settings.max_attempts
+            return task.bind_payload(arguments), True
         except BadArguments as error:
             raise BadArguments(
                 f"{where}: {error}; give its arguments with payload={{...}}"

@@ -214,7 +214,7 @@ class Forge(ForgeStore):
         """The schedules in the store: create, edit, enable, disable, delete, trigger, list."""
         from forge_jobs.app.schedules import Schedules
 
-        return Schedules(self.client, self._schedules, self._requests.declared_queue)
+        return Schedules(self.client, self._schedules, self._requests)
 
     # ------------------------------------------------------------------ hooks
 

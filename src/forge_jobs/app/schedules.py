@@ -13,6 +13,7 @@ from forge_jobs.client.task import Task
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.core.schedule_ticks import template_of
+from forge_jobs.engine.requests.job_requests import JobRequests
 from forge_jobs.ops.schedules import FireView, ScheduleActions, ScheduleChange, ScheduleView
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome
 from forge_jobs.store.store import Store
@@ -46,11 +47,11 @@ class Schedules:
         self,
         client: JobClient,
         declared: DeclaredSchedules,
-        queue_of: Callable[[str], str | None],
+        requests: JobRequests,
     ) -> None:
         self._client = client
         self._declared = declared
-        self._queue_of = queue_of
+        self._requests = requests
 
     def list(self) -> tuple[ScheduleView, ...]:
         """All schedules, by name."""
@@ -144,7 +145,13 @@ class Schedules:
 
     async def _trigger(self, table: ScheduleActions, name: str) -> Fire:
         prepare = self._client.enqueuer.prepare
-        return await table.trigger(name, queue_of=self._queue_of, prepare=prepare)
+        requests = self._requests
+        return await table.trigger(
+            name,
+            queue_of=requests.declared_queue,
+            declaration_of=requests.declaration,
+            prepare=prepare,
+        )
 
     async def _edit(self, table: ScheduleActions, name: str, changes: CronEdit) -> ScheduleView:
         where = f"forge.schedules.edit({name!r})"
@@ -154,7 +161,7 @@ class Schedules:
             kind = (await table.get(name)).kind
             job, known = self._declared.job(kind, given["payload"], where)
             given["payload"] = job.payload
-            if known is not None:
+            if known:
                 # What the task derives from its arguments, such as the limit key.
                 given["template"] = template_of(job)
         if "jitter" in given:

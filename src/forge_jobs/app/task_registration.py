@@ -13,6 +13,7 @@ from forge_jobs.client.options import TaskSettings, task_settings
 from forge_jobs.client.signature import Signature
 from forge_jobs.client.task import AsyncTask, DefTask, MakeLocal, Task
 from forge_jobs.core import names
+from forge_jobs.core.declaration import Declaration
 from forge_jobs.core.errors import BadOption, KindTaken
 from forge_jobs.core.job import Successor
 from forge_jobs.core.limit_key import first_name
@@ -140,6 +141,18 @@ def _handler(
         scopes=settings.scopes,
         child=child,
         options=settings.options,
+        declare=functools.cache(functools.partial(_declaration, task)),
+    )
+
+
+def _declaration(task: Task[..., Any]) -> Declaration:
+    try:
+        arguments = task.signature.argument_names
+    except BadOption:
+        # An annotation cannot be evaluated: calls of the task say so, its other options still hold.
+        arguments = None
+    return Declaration(
+        template=task.template, payload_limit=task.settings.payload_limit, arguments=arguments
     )
 
 

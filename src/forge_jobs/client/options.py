@@ -8,15 +8,14 @@ from typing import Any, Literal, NoReturn, TypedDict
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import names, payload
+from forge_jobs.core.declaration import check_soft_timeout
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Duration, from_datetime, seconds
 from forge_jobs.core.job import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_PRIORITY,
     LaneOrder,
-    NewJob,
     UniqueWhile,
-    merge_options,
 )
 from forge_jobs.core.limit_key import check_path
 from forge_jobs.core.limits import MAX_CONCURRENCY, Declared, rate_of, task_limit
@@ -165,7 +164,7 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
             case _:
                 pass
     rare = _rare_options(_given(options))
-    _check_soft_timeout(fields.get("timeout_s"), rare, where=where)
+    check_soft_timeout(fields.get("timeout_s"), rare, where=where)
     return TaskSettings(**fields, options=rare)
 
 
@@ -173,13 +172,12 @@ def job_fields(
     options: Mapping[str, Any],
     *,
     where: str = "using(...)",
-    template: NewJob | None = None,
     defaults: bool = False,
 ) -> dict[str, Any]:
     """The fields of a NewJob that these options set; ``tx`` is left to the caller.
 
-    ``template``: they are for jobs like this one, and its rare options stay unless set anew.
-    ``defaults``: they are a handler's, for jobs without a value: None is as good as left out.
+    ``core.declaration.with_fields`` puts them on top of what the task declares. ``defaults``: they
+    are a handler's, for jobs without a value: None is as good as left out.
     """
     if defaults:
         options = _given(options)
@@ -195,9 +193,8 @@ def job_fields(
         fields.update(_job_field(name, value))
     rare = _rare_options(options)
     if rare is not None:
-        fields["options"] = merge_options(None if template is None else template.options, rare)
-        timeout_s = None if template is None else template.timeout_s
-        _check_soft_timeout(fields.get("timeout_s", timeout_s), rare, where=where)
+        fields["options"] = rare
+        check_soft_timeout(fields.get("timeout_s"), rare, where=where)
     return fields
 
 
@@ -254,18 +251,6 @@ def _rare_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
         if name in options:
             rare[stored] = check(name, options[name])
     return rare or None
-
-
-def _check_soft_timeout(
-    timeout_s: float | None, rare: Mapping[str, Any] | None, *, where: str
-) -> None:
-    """BadOption for a soft timeout that is never reached because the timeout ends the run first."""
-    soft_s = None if rare is None else rare.get("soft_timeout_s")
-    if soft_s is not None and timeout_s is not None and soft_s >= timeout_s:
-        raise BadOption(
-            f"{where}: soft_timeout= ({soft_s:g} s) must be shorter than timeout= ({timeout_s:g} s)"
-            ", which stops the handler: shorten soft_timeout= or lengthen timeout="
-        )
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from forge_jobs.core import payload
+from forge_jobs.core.declaration import ArgumentNames
 from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
 
 from .decoding import ArgumentDecoder, from_json, result_reader
@@ -182,6 +183,13 @@ class Signature:
         """Whether it takes an argument of this name; True while annotations are unresolved."""
         plan = self._plan
         return plan is None or name in plan.known or plan.extra is not None
+
+    @property
+    def argument_names(self) -> ArgumentNames:
+        """The names of its arguments, for those who have not the code."""
+        plan = self._plan or self._resolve()
+        names = [item.name for item in plan.parameters.stored if item is not plan.extra]
+        return ArgumentNames(tuple(names), plan.required, plan.extra is not None)
 
     @property
     def wants_context(self) -> bool:

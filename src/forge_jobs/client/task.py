@@ -6,6 +6,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
+from forge_jobs.core.declaration import with_fields
 from forge_jobs.core.errors import BadArguments
 from forge_jobs.core.job import NewJob, Successor
 from forge_jobs.core.limit_key import limit_key
@@ -116,8 +117,7 @@ class TaskWith(Enqueueable[P, R]):
         self._client = task.client
         self._limit = task.settings.payload_limit
         self._read = task.signature.read_result
-        fields = job_fields(options, template=task.template)
-        self._template = _replace(task.template, **fields)
+        self._template = with_fields(task.template, job_fields(options), where="using(...)")
         self._tx = options.get("tx")
         self._per = task.settings.per
 

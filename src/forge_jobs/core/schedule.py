@@ -27,9 +27,10 @@ class Overlap(StrEnum):
 
 
 class CronSpec(Struct, frozen=True, kw_only=True):
-    """The definition of a schedule. ``queue`` None: the queue of the kind.
+    """The definition of a schedule. ``queue`` and ``max_attempts`` None: what the task declares.
 
-    ``template`` is a NewJob as JSON: the options of the task that have no field here.
+    ``template`` is a NewJob as JSON: what the task declared when the schedule was stored. It counts
+    where nothing is published for the kind.
     """
 
     name: str

@@ -140,25 +140,27 @@ def template_of(job: NewJob) -> bytes:
 
 
 def job_for(
-    schedule: CronSpec, *, queue: str, tick: Instant | None = None, run_at: Instant | None = None
+    schedule: CronSpec,
+    *,
+    queue: str,
+    tick: Instant | None = None,
+    run_at: Instant | None = None,
+    template: NewJob | None = None,
 ) -> NewJob:
     """The job of one tick; ``tick`` is None when an operator triggers the schedule.
 
-    Its tags name the schedule and the tick. With ``overlap="skip"`` it has the schedule's dedupe
-    key, which the job of an earlier tick holds until it has ended.
+    ``template`` is what the task declares now; without it the schedule's own template counts, which
+    is what the task declared when the schedule was stored. Its tags name the schedule and the tick.
+    With ``overlap="skip"`` it has the schedule's dedupe key, which the job of an earlier tick holds
+    until it has ended.
     """
-    try:
-        fields = msgspec.json.decode(schedule.template, type=dict[str, Any])
-        job = msgspec.convert({**fields, "kind": schedule.kind, "queue": queue}, NewJob)
-    except msgspec.MsgspecError as error:
-        raise BadOption(
-            f"schedule {schedule.name!r}: its job template is damaged: {error}"
-        ) from error
+    job = _stored_template(schedule, queue) if template is None else template
     tags = [*job.tags, f"cron:{schedule.name}"]
     if tick is not None:
         tags.append(f"tick:{to_datetime(tick):%Y-%m-%dT%H:%M:%SZ}")
     return msgspec.structs.replace(
         job,
+        queue=queue,
         payload=schedule.payload,
         max_attempts=schedule.max_attempts or job.max_attempts,
         run_at=run_at,
@@ -167,9 +169,17 @@ def job_for(
     )
 
 
-_OWN: Final = frozenset(
-    {"kind", "queue", "payload", "max_attempts", "delay_s", "run_at", "dedupe_key"}
-)
+def _stored_template(schedule: CronSpec, queue: str) -> NewJob:
+    try:
+        fields = msgspec.json.decode(schedule.template, type=dict[str, Any])
+        return msgspec.convert({**fields, "kind": schedule.kind, "queue": queue}, NewJob)
+    except msgspec.MsgspecError as error:
+        raise BadOption(
+            f"schedule {schedule.name!r}: its job template is damaged: {error}"
+        ) from error
+
+
+_OWN: Final = frozenset({"kind", "queue", "payload", "delay_s", "run_at", "dedupe_key"})
 
 
 def _overlap(missed: str) -> Overlap:

@@ -22,6 +22,7 @@ from .claiming.exchange_loop import ExchangeLoop
 from .claiming.finish_buffer import FinishBuffer
 from .claiming.local_queues import LocalQueues
 from .claiming.store_time import StoreTime
+from .claiming.undeclared_jobs import UndeclaredJobs
 from .claiming.wake_signal import WakeSignal
 from .liveness.registration import ProcessInfo, Registration
 from .requests.job_requests import JobRequests
@@ -93,6 +94,7 @@ class WorkerParts:
         self.finish_buffer = self._new_finish_buffer(inputs.settings, overlap=overlap)
         self.in_flight = self._new_in_flight(inputs, run_log)
         self.local_queues = self._new_local_queues(inputs)
+        self.undeclared_jobs = self._new_undeclared_jobs(inputs)
         self.exchange_loop = ExchangeLoop(
             self.in_flight,
             self.local_queues,
@@ -101,6 +103,7 @@ class WorkerParts:
                 self.in_flight,
                 self.local_queues,
                 inputs.handlers,
+                self.undeclared_jobs,
                 isolate_from=inputs.settings.isolate_after_crashes,
             ),
             store.jobs,
@@ -114,6 +117,16 @@ class WorkerParts:
             on_control_change=on_control_change,
             overlap=overlap,
             max_claims=max_claims,
+        )
+
+    def _new_undeclared_jobs(self, inputs: WorkerInputs) -> UndeclaredJobs:
+        return UndeclaredJobs(
+            self.in_flight,
+            self.finish_buffer,
+            inputs.handlers,
+            inputs.store.jobs,
+            self.job_loop,
+            lambda: self.registration.owner,
         )
 
     def _new_finish_buffer(self, settings: EngineSettings, *, overlap: bool) -> FinishBuffer:

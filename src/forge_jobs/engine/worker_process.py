@@ -14,6 +14,7 @@ from forge_jobs.kit.service import (
 )
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.store.processes import ProcessStats
+from forge_jobs.store.published_kinds import publish_declarations
 
 from .liveness.io_tasks import IoTasks
 from .liveness.listener import Listener
@@ -112,6 +113,7 @@ class WorkerProcess:
             {kind: inputs.requests.route(kind) for kind in inputs.handlers.kinds()}
         )
         await publish_limits(inputs.store, inputs.handlers)
+        await publish_declarations(inputs.store, inputs.handlers.declarations())
         await ensure_schedules(inputs.store, inputs.schedules)
         await ensure_default_rate_limits(inputs.store, inputs.handlers.rate_limits)
         await self._registration.register(replaces=inputs.replaces)
@@ -170,6 +172,7 @@ class WorkerProcess:
         finally:
             self._slot_sync.close()
             self._cancels.close()
+            parts.undeclared_jobs.close()
             parts.in_flight.deadlines.close()
             self._io_tasks.cancel()
             for task in self._tasks:

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from forge_jobs.core import payload as json_payload
+from forge_jobs.core.declaration import Declaration
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.job import NewJob
@@ -187,14 +188,16 @@ class ScheduleActions:
         name: str,
         *,
         queue_of: Callable[[str], str | None] = lambda kind: None,
+        declaration_of: Callable[[str], Declaration | None] = lambda kind: None,
         prepare: Callable[[NewJob], NewJob] = lambda job: job,
     ) -> Fire:
-        """Enqueue its job now, with the queue, limits and overlap policy of a tick. ``queue_of``
-        names the queue that the program's own task declares for a kind; ``prepare`` applies the
-        enqueue hooks."""
+        """Enqueue its job now, with the options, limits and overlap policy of a tick. ``queue_of``
+        and ``declaration_of`` say what the program's own task declares for a kind; ``prepare``
+        applies the enqueue hooks."""
         schedule = await self._get(name)
         kinds = await PublishedKinds.read(self._store)
-        job = kinds.scheduled_job(schedule, declared=queue_of(schedule.kind))
+        kind = schedule.kind
+        job = kinds.scheduled_job(schedule, declared=declaration_of(kind), queue=queue_of(kind))
         fire = await self._store.schedules.trigger(name, prepare(job))
         if fire is None:
             raise _not_found(name)

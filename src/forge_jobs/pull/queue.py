@@ -18,6 +18,7 @@ from forge_jobs.core.instant import SECOND, Duration, seconds
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Retry
 from forge_jobs.core.selection import BulkAction, Selection
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -34,7 +35,6 @@ from .job import STATUS_OF_STATE, Job, JobStatus, from_record, status_of
 from .namespace import DEFAULT_TABLE, table_name
 from .requests import (
     DEFAULT_LEASE,
-    DEFAULT_MAX_ATTEMPTS,
     id_text,
     lease_seconds,
     new_job,
@@ -76,6 +76,7 @@ class JobQueue:
         self.name = table_name(table)
         self.access = access
         self._enqueuer = Enqueuer(access)
+        self._published = PublishedKindsCache(access, SYSTEM_CLOCK)
         self.clock = clock
         self.entropy = entropy
         self.retry_rule = retry
@@ -91,7 +92,7 @@ class JobQueue:
             entropy=entropy,
         )
         access.at_fork(self._forget_parent)
-        access.run(self._ensure_queue)
+        access.run(self._prepare)
         _OPEN_QUEUES.add(self)
 
     @classmethod
@@ -157,23 +158,24 @@ class JobQueue:
         type: str,
         payload: object = None,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         scheduled_at: datetime | None = None,
-        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        max_attempts: int | None = None,
         dedupe_key: str | None = None,
         tx: object = None,
     ) -> str:
         """Store a job and return its id; the job is durable then.
 
-        ``payload`` is any JSON value. Lower ``priority`` is dequeued first. ``scheduled_at`` (an
-        aware datetime) delays the job; one in the past means now. With ``dedupe_key``, if a live
-        job of this type has the key, nothing is stored and the id of that job is returned. With
-        ``tx`` (a connection to the same database) the job exists once its transaction commits.
+        ``payload`` is any JSON value. Lower ``priority`` is dequeued first. Defaults: 0 and 3, or
+        what a task of this kind and queue declares. ``scheduled_at`` (an aware datetime) delays the
+        job. With ``dedupe_key``, if a live job of this type has the key, nothing is stored and the
+        id of that job is returned. ``tx``: a connection; the job exists once it commits.
         """
         job = new_job(
             self.name,
             type,
             payload,
+            published=self._published.current(),
             priority=priority,
             scheduled_at=scheduled_at,
             max_attempts=max_attempts,
@@ -188,9 +190,9 @@ class JobQueue:
         type: str,
         payloads: Iterable[object],
         *,
-        priority: int = 0,
+        priority: int | None = None,
         scheduled_at: datetime | None = None,
-        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        max_attempts: int | None = None,
     ) -> list[str]:
         """Store many jobs in one transaction; returns their ids in the order of the payloads."""
         jobs = [
@@ -198,6 +200,7 @@ class JobQueue:
                 self.name,
                 type,
                 body,
+                published=self._published.current(),
                 priority=priority,
                 scheduled_at=scheduled_at,
                 max_attempts=max_attempts,
@@ -379,8 +382,9 @@ class JobQueue:
         self._leases.forget_parent()
         self.held.forget_parent()
 
-    async def _ensure_queue(self, store: Store) -> None:
+    async def _prepare(self, store: Store) -> None:
         """Create the queue with no slots, so that no worker claims from it, and no retention."""
+        await self._published.refresh()
         if await store.queues.get(self.name) is None:
             await store.queues.ensure(self.name, slots=0)
             await store.queues.change(self.name, _KEEP_FOR_EVER)

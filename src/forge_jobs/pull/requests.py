@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from forge_jobs.client.options import job_fields
 from forge_jobs.core import names, payload
 from forge_jobs.core.errors import BadName, BadOption
 from forge_jobs.core.instant import Duration, from_datetime, seconds
 from forge_jobs.core.job import NewJob
+from forge_jobs.store.published_kinds import PublishedKinds
 
 DEFAULT_LEASE: Final = "5m"
 DEFAULT_MAX_ATTEMPTS: Final = 3
+DEFAULT_PRIORITY: Final = 0
 _MIN_LEASE_S: Final = 1.0
 
 
@@ -21,22 +23,34 @@ def new_job(
     kind: object,
     body: object,
     *,
-    priority: int,
+    published: PublishedKinds,
+    priority: int | None,
     scheduled_at: datetime | None,
-    max_attempts: int,
+    max_attempts: int | None,
     dedupe_key: str | None = None,
 ) -> NewJob:
-    """The request for one job, or an error that names the argument."""
-    options: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts}
-    if dedupe_key is not None:
-        options["dedupe_key"] = dedupe_key
-    fields = job_fields(options, where="enqueue(...)")
+    """The request for one job, or an error that names the argument.
+
+    If a task with this kind and queue is ``published``, what it declares holds for what is None;
+    else the type is the scripts' own, and the defaults hold.
+    """
+    name = type_name(kind)
+    of_task = published.queues.get(name) == queue and name in published.declarations
+    if not of_task:
+        priority = DEFAULT_PRIORITY if priority is None else priority
+        max_attempts = DEFAULT_MAX_ATTEMPTS if max_attempts is None else max_attempts
+    options = {"priority": priority, "max_attempts": max_attempts, "dedupe_key": dedupe_key}
+    given = {option: value for option, value in options.items() if value is not None}
+    fields = job_fields(given, where="enqueue(...)")
     if scheduled_at is not None:
         if not isinstance(scheduled_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadOption(f"scheduled_at={scheduled_at!r} is no datetime: pass an aware one")
         fields["run_at"] = from_datetime(scheduled_at, field="scheduled_at")
+    if of_task:
+        data = published.encode(name, {} if body is None else body, what="payload")
+        return published.new_job(name, queue, data, fields)
     text = b"{}" if body is None else payload.encode(body)
-    return NewJob(kind=type_name(kind), queue=queue, payload=text, **fields)
+    return NewJob(kind=name, queue=queue, payload=text, **fields)
 
 
 def type_name(value: object) -> str:

@@ -103,6 +103,14 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     next_due: Instant | None = None
 
 
+class DeclaredClaim(Struct, frozen=True):
+    """A claim on a job that was stored without the declaration of its task, and the request that it
+    would have been with it (``core.declaration.completed``)."""
+
+    claim: Claim
+    job: NewJob
+
+
 class Owned(Struct, frozen=True):
     """A running job of a process: its claim, the number of the exchange that made the claim, and
     whether the claim was marked started."""
@@ -222,6 +230,17 @@ class JobStore(Protocol):
         * A rate takes one token per claim.
         * Jobs of a task with a closed scope are skipped without touching them.
         * A task with such limits has a track of its own, so that it delays no other task.
+        """
+        ...
+
+    async def declare(self, owner: int, claims: Sequence[DeclaredClaim]) -> None:
+        """Give claimed jobs what their tasks declare, in one durable transaction.
+
+        * Guarded by owner and epoch; stale claims are ignored.
+        * Written: priority, max_attempts, timeout, tags, rare options, limit key and track. A lane
+          or an ``on_dead`` that the job has stays, else those of the request are written.
+        * The claim counts as not started and as the first attempt: no handler has run so far. The
+          owner releases it, or snoozes it where a lane or a limit key may have no room.
         """
         ...
 

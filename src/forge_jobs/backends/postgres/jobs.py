@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.store.jobs import (
+    DeclaredClaim,
     Exchange,
     Exchanged,
     Owned,
@@ -42,6 +43,16 @@ class PostgresJobs:
 
     async def exchange(self, request: Exchange) -> Exchanged:
         return await self._exchanger.exchange(request)
+
+    async def declare(self, owner: int, claims: Sequence[DeclaredClaim]) -> None:
+        async def work(link: Link) -> None:
+            for one in sorted(claims, key=lambda one: one.claim.key):
+                values = rows.declared_values(one.job)
+                await link.fetch(
+                    self._sql["declare"], one.claim.key, one.claim.epoch, owner, *values
+                )
+
+        await self._server.within(work)
 
     async def owned(self, owner: int) -> list[Owned]:
         found = await self._server.ask(self._sql["owned"], owner, writes=False)

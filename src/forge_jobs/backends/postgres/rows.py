@@ -114,6 +114,22 @@ def enqueued(row: Row, tag: int) -> Enqueued:
     return Enqueued(row[1], ids.job_id(row[1], row[2], tag), row[4], _STATES[row[3]])
 
 
+def declared_values(job: NewJob) -> tuple[Any, ...]:
+    """What a task declares, for the statement ``declare``."""
+    return (
+        job.priority,
+        job.max_attempts,
+        job.timeout_s,
+        list(job.tags) or None,
+        job.limit_key,
+        job.lane,
+        None if job.order is LaneOrder.NONE else job.order.value,
+        job.kind if job.track else None,
+        None if job.on_dead is None else as_json(job.on_dead),
+        None if job.options is None else as_json(job.options),
+    )
+
+
 def columns(jobs: Sequence[NewJob]) -> list[Any]:
     """The arrays for ``forge.enqueue``; a column that no job sets is None."""
     return [

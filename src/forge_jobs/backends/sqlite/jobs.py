@@ -13,6 +13,7 @@ from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, S
 from forge_jobs.core.status import TERMINAL, JobStatus
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.jobs import (
+    DeclaredClaim,
     Exchange,
     Exchanged,
     Owned,
@@ -78,6 +79,9 @@ class SqliteJobs:
             request, is_alive=self._liveness.is_alive, slow_keys=self._slow_keys
         )
         return self._writer.call_now(operation, durable=operation.durable)
+
+    async def declare(self, owner: int, claims: Sequence[DeclaredClaim]) -> None:
+        await self._writer.call(partial(_declare, owner, claims), durable=True)
 
     async def owned(self, owner: int) -> list[Owned]:
         return await self._reader.call(partial(queries.owned, owner=owner))
@@ -164,6 +168,14 @@ class SqliteJobs:
             statuses.count(JobStatus.CANCELLED),
             len(orphans) > limit,
         )
+
+
+def _declare(owner: int, claims: Sequence[DeclaredClaim], tx: Tx) -> None:
+    rows = tx.load([one.claim.key for one in claims])
+    found = [(finish.claimed_row(rows, owner, one.claim), one.job) for one in claims]
+    changed = [row for row, job in found if row is not None and row.declare(job)]
+    tx.store(changed)
+    tx.store_declared(changed)
 
 
 def _act(

@@ -110,6 +110,27 @@ class Row(Struct, array_like=True):
         self.result = None if result is None else result.decode()
         self.result_changed = True
 
+    def declare(self, job: NewJob) -> bool:
+        """Take over what the task declares (``JobStore.declare``); always true."""
+        own = self.options()
+        keeps_lane = self.lane is not None
+        options = msgspec.structs.replace(
+            own,
+            timeout_s=job.timeout_s,
+            tags=job.tags,
+            order=own.order if keeps_lane else job.order,
+            on_dead=own.on_dead or job.on_dead,
+            rare=None if job.options is None else dict(job.options),
+        )
+        text = _encode(options).decode()
+        self.options_text = None if text == "{}" else text
+        self.priority, self.max_attempts = job.priority, job.max_attempts
+        self.limit_key = job.limit_key
+        self.lane = self.lane if keeps_lane else job.lane
+        self.track = self.kind if job.track else None
+        self.attempts, self.started_at = 1, None
+        return True
+
     def drop_expiry(self, now: Instant) -> None:
         """Remove an expiry that has passed."""
         options = self.options()

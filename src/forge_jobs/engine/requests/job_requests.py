@@ -2,26 +2,29 @@
 
 ``forge.enqueue``, ``ctx.enqueue`` by kind, ``QueueRuntime.enqueue``, schedules, ``forge enqueue``
 and the HTTP API all come through here. A task of this program says everything about its jobs; for
-other kinds the queue and the limits are those that workers have published (``PublishedKinds``).
+other kinds that is what workers have published (``PublishedKinds``). A kind of which nothing is
+known is stored with a mark, and the first worker that has its task completes it.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from msgspec.structs import replace
-
 from forge_jobs.config import DEFAULT_QUEUE
-from forge_jobs.core import payload
+from forge_jobs.core.declaration import Declaration, did_you_mean, with_fields
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.job import NewJob, merge_options
+from forge_jobs.core.job import NewJob
 from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import task_limit, with_declared
 from forge_jobs.core.names import kind_name, queue_name
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.engine.running.registry import HandlerRegistry
+from forge_jobs.store.published_kinds import PublishedKinds
 
 from .published_kinds_cache import PublishedKindsCache
 from .routing import Router
+
+_LOG = logging.getLogger("forge_jobs.client")
 
 
 class PayloadTask(Protocol):
@@ -52,6 +55,7 @@ class JobRequests:
         self._published = published_kinds
         self._router = router
         self._tasks: Mapping[str, PayloadTask] = {} if tasks is None else tasks
+        self._warned: set[str] = set()
 
     def is_current(self, kind: str) -> bool:
         """Whether a request for ``kind`` needs no ``refresh`` first. BadName for a bad kind."""
@@ -65,6 +69,10 @@ class JobRequests:
         """The queue that this program's task or handler names for the kind, if any."""
         handler = self._handlers.get(kind)
         return None if handler is None else handler.queue
+
+    def declaration(self, kind: str) -> Declaration | None:
+        """What this program's task or handler declares for the kind, if it has one."""
+        return self._handlers.declaration(kind)
 
     def route(self, kind: str) -> str:
         """The queue of a kind: what is declared here, else the router, else what is published."""
@@ -82,28 +90,44 @@ class JobRequests:
         fields: Mapping[str, Any] | None = None,
         *,
         what: str = "payload",
+        check: bool = True,
     ) -> NewJob:
         """The request for a job with the payload ``value``; ``fields`` are checked fields of NewJob
-        that the caller sets. Arguments are checked if the task is registered here."""
-        task = self._tasks.get(kind_name(kind))
-        if task is None:
-            return self.new_job(kind, payload.encode(value, what=what), fields or {})
-        job = task.bind_payload(value)
-        if not fields:
-            return job
-        if job.options and "options" in fields:
-            fields = {**fields, "options": merge_options(job.options, fields["options"])}
-        return replace(job, **fields)
+        that the caller gives, what the task declares holds for the others.
 
-    def new_job(self, kind: str, data: bytes, fields: Mapping[str, Any]) -> NewJob:
-        """The request for a job of a kind without a task here; ``data`` is its encoded payload."""
-        given = dict(fields)
-        queue = given.pop("queue", None) or self.route(kind)
-        job = NewJob(kind=kind, queue=queue, payload=data, **given)
+        Arguments are checked against the signature if the task is registered here; else, with
+        ``check``, their names against what workers have published.
+        """
+        given = fields or {}
+        task = self._tasks.get(kind_name(kind))
+        if task is not None:
+            return with_fields(task.bind_payload(value), given, where=f"a job of kind {kind!r}")
+        published = self._known_kinds(kind)
+        if check:
+            published.check(kind, value)
+            self._warn_of_typo(kind, published)
+        data = published.encode(kind, value, what=what)
+        job = published.new_job(kind, given.get("queue") or self.route(kind), data, given)
         declared = self._handlers.limits.get(task_limit(kind))
-        if declared is not None:
-            return apply_limit(job, with_declared(None, declared, 0))
-        return self._published.current().apply(job)
+        return job if declared is None else apply_limit(job, with_declared(None, declared, 0))
+
+    def _known_kinds(self, kind: str) -> PublishedKinds:
+        """What is published; a task or handler of this program comes first."""
+        published = self._published.current()
+        here = self._handlers.declaration(kind)
+        if here is None:
+            return published
+        return PublishedKinds(published.queues, published.limits, {kind: here})
+
+    def _warn_of_typo(self, kind: str, published: PublishedKinds) -> None:
+        # Not refused: a producer may be deployed before the worker that has the task.
+        known = published.queues
+        if not known or kind in known or kind in published.declarations or kind in self._warned:
+            return
+        hint = did_you_mean(kind, known)
+        if hint:
+            self._warned.add(kind)
+            _LOG.warning("no worker has published the kind %r%s The job waits for one", kind, hint)
 
     def scheduled_job(
         self, schedule: CronSpec, *, tick: Instant | None = None, run_at: Instant | None = None
@@ -116,7 +140,8 @@ class JobRequests:
         router = self._router
         return self._published.snapshot.scheduled_job(
             schedule,
-            declared=self.declared_queue(schedule.kind),
+            declared=self.declaration(schedule.kind),
+            queue=self.declared_queue(schedule.kind),
             route=None if router is None else router.route,
             tick=tick,
             run_at=run_at,

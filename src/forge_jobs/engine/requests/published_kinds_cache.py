@@ -1,6 +1,7 @@
 """Keeps what workers have published about kinds for a few seconds, so that enqueueing by kind costs
 no query per job."""
 
+import os
 from typing import Final
 
 from forge_jobs.core.errors import ForgeError
@@ -19,7 +20,8 @@ class PublishedKindsCache:
         self._clock = clock
         self.snapshot = PublishedKinds()
         self._read_at: float | None = None
-        self._refreshing = False
+        # The process whose refresh is under way: a forked child cannot wait for its parent's.
+        self._refreshing: int | None = None
 
     @property
     def is_fresh(self) -> bool:
@@ -31,8 +33,8 @@ class PublishedKindsCache:
 
         For handlers, which must not block their event loop.
         """
-        if not self.is_fresh and not self._refreshing:
-            self._refreshing = True
+        if not self.is_fresh and self._refreshing != os.getpid():
+            self._refreshing = os.getpid()
             self._port.spawn(self._refresh_quietly)
         return self.snapshot
 
@@ -48,4 +50,4 @@ class PublishedKindsCache:
         except ForgeError:
             pass  # the old snapshot is still the best guess; the next caller tries again
         finally:
-            self._refreshing = False
+            self._refreshing = None

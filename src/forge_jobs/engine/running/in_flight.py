@@ -81,7 +81,9 @@ class InFlightJobs:
         job = run.job
         if not job.started:
             self._finish_buffer.mark_started(run, now)
-        limit_s = run.handler.timeout_s if job.timeout_s is None else job.timeout_s
+        limit_s = job.timeout_s
+        if limit_s is None and (limit_s := run.handler.timeout_s) is not None:
+            limit_s = run.timeout_s
         if limit_s is not None:
             run.deadline = now + limit_s
             self.deadlines.arm(run.deadline)

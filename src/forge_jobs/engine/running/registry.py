@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
+from forge_jobs.core.declaration import Declaration, Declare
 from forge_jobs.core.errors import KindTaken
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.limits import Declared
@@ -48,7 +50,8 @@ class Handler:
     it returns a coroutine, otherwise the value. ``make_context`` is only called for functions that
     take a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
     need not be, since it does its work in other processes anyway. ``options``: rare options for
-    jobs that have no value of their own, such as those enqueued by kind.
+    jobs that have no value of their own. ``declare`` makes what workers publish for the kind; it is
+    called when the annotations of the function can be evaluated.
     """
 
     kind: str
@@ -62,6 +65,7 @@ class Handler:
     child: ChildTarget | None = None
     apart: bool = False
     options: Mapping[str, Any] | None = None
+    declare: Declare | None = None
 
 
 class JobHandler(Protocol):
@@ -104,8 +108,21 @@ class HandlerRegistry:
         """
         known = handler
         if not isinstance(known, Handler):
+            declared = Declaration(
+                template=NewJob(
+                    kind=known.kind,
+                    queue=queue or DEFAULT_QUEUE,
+                    timeout_s=timeout_s,
+                    options=options,
+                )
+            )
             known = replace(
-                _adapted(known), queue=queue, timeout_s=timeout_s, retry=retry, options=options
+                _adapted(known),
+                queue=queue,
+                timeout_s=timeout_s,
+                retry=retry,
+                options=options,
+                declare=lambda: declared,
             )
         kind_name(known.kind)
         if known.kind in self._handlers:
@@ -138,6 +155,16 @@ class HandlerRegistry:
     def get(self, kind: str) -> Handler | None:
         """The handler of a kind."""
         return self._handlers.get(kind)
+
+    def declaration(self, kind: str) -> Declaration | None:
+        """What the task or handler of a kind declares; None for a kind without one here."""
+        handler = self._handlers.get(kind)
+        return None if handler is None or handler.declare is None else handler.declare()
+
+    def declarations(self) -> dict[str, Declaration]:
+        """What every task and handler declares, by kind."""
+        known = {kind: self.declaration(kind) for kind in self._handlers}
+        return {kind: declared for kind, declared in known.items() if declared is not None}
 
     def kinds(self) -> dict[str, str | None]:
         """Every kind with the queue its task names, if it names one."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from forge_jobs.core.declaration import own_or_default_timeout_s
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import after, to_datetime
 from forge_jobs.core.job import Claim, ClaimedJob, LogLine, NewJob, merge_options
@@ -128,8 +129,8 @@ class Run:
     @property
     def timeout_s(self) -> float | None:
         """The job's own time limit, else its handler's."""
-        own = self.job.timeout_s
-        return self.handler.timeout_s if own is None else own
+        job = self.job
+        return own_or_default_timeout_s(job.timeout_s, job.options, self.handler.timeout_s)
 
     @property
     def options(self) -> Mapping[str, Any] | None:

@@ -51,6 +51,14 @@ SELECT * FROM forge.enqueue_json_v1($1, $2, NULL, $3);
 -- The same for several callers at once: fails soon if one of them has to wait for a dedupe key.
 SELECT * FROM forge.enqueue_json_v1($1, $2, NULL, $3, true);
 
+-- name: declare
+-- What the task of a claimed job declares; the job was stored without it. Index: the primary key.
+UPDATE forge.jobs SET
+    priority = $4, max_attempts = $5, timeout_s = $6, tags = $7, limit_key = $8,
+    lane = COALESCE(lane, $9), lane_order = CASE WHEN lane IS NULL THEN $10 ELSE lane_order END,
+    track = $11, on_dead = COALESCE(on_dead, $12), options = $13, attempts = 1, started_at = NULL
+WHERE id = $1 AND epoch = $2 AND (owner = $3 AND status = 'running') IS TRUE;
+
 -- name: own_throttles
 -- Which throttled claims are valid, before the gate changes. Index: the primary key.
 SELECT j.id, j.queue, j.kind FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)

@@ -12,6 +12,7 @@ from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import (
+    DeclaredClaim,
     Exchange,
     Exchanged,
     Owned,
@@ -46,6 +47,15 @@ class RowwiseJobs:
     def exchange_sync(self, request: Exchange) -> Exchanged:
         with self._storage.write() as tx:
             return exchange(tx, request)
+
+    async def declare(self, owner: int, claims: Sequence[DeclaredClaim]) -> None:
+        with self._storage.write() as tx:
+            rows = tx.load([one.claim.key for one in claims])
+            for one in claims:
+                row = finish.claimed_row(rows, owner, one.claim)
+                if row is not None:
+                    row.declare(one.job)
+            tx.store(list(rows.values()))
 
     async def owned(self, owner: int) -> list[Owned]:
         tables = self._storage.tables

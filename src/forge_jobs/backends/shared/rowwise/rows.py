@@ -88,6 +88,25 @@ class Row(Struct):
     def set_result(self, result: bytes | None) -> None:
         self.result = result
 
+    def declare(self, job: NewJob) -> None:
+        """Take over what the task declares (``JobStore.declare``)."""
+        own = self.job
+        keeps_lane = own.lane is not None
+        self.job = structs.replace(
+            own,
+            priority=job.priority,
+            max_attempts=job.max_attempts,
+            timeout_s=job.timeout_s,
+            tags=job.tags,
+            limit_key=job.limit_key,
+            lane=own.lane if keeps_lane else job.lane,
+            order=own.order if keeps_lane else job.order,
+            on_dead=own.on_dead or job.on_dead,
+            options=job.options,
+        )
+        self.track = self.kind if job.track else None
+        self.attempts, self.started_at = 1, None
+
     def drop_expiry(self, now: Instant) -> None:
         if self.expired(now):
             self.expires_at = None

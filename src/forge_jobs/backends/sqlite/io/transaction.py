@@ -155,6 +155,11 @@ class Tx:
         if bound:
             self.execute(_STORE_BOUND_COLUMNS, (as_json(bound),))
 
+    def store_declared(self, rows: Sequence[Row]) -> None:
+        """Write the columns that only a declaration changes."""
+        if rows:
+            self.execute(ROWS_SQL["store_declared"], (as_json(rows),))
+
     def delete(self, rows: Sequence[Row]) -> None:
         keys = as_json([row.key for row in rows])
         for name in ("delete_jobs", "delete_bodies", "delete_logs", "delete_tracebacks"):

@@ -46,6 +46,16 @@ UPDATE forge_jobs SET
 FROM json_each(?1) AS w
 WHERE forge_jobs.id = json_extract(w.value, '$[0]');
 
+-- name: store_declared
+-- The columns that only the declaration of a task changes after the job was stored. Index: primary key.
+UPDATE forge_jobs SET
+    priority = json_extract(w.value, '$[4]'),
+    max_attempts = json_extract(w.value, '$[8]'),
+    limit_key = json_extract(w.value, '$[22]'),
+    lane = json_extract(w.value, '$[23]')
+FROM json_each(?1) AS w
+WHERE forge_jobs.id = json_extract(w.value, '$[0]');
+
 -- name: payload
 -- The payload of a job. Index: primary keys.
 SELECT coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
