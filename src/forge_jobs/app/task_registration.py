@@ -122,6 +122,7 @@ def _handler(
         scopes=settings.scopes,
         child=child,
         options=settings.options,
+        signature=task.signature.published,
     )
 
 

@@ -166,6 +166,7 @@ class WorkerProcess:
             self._slot_sync.close()
             self._cancels.close()
             parts.in_flight.deadlines.close()
+            self._tasks += parts.in_flight.handover.close()
             self._io_tasks.cancel()
             for task in self._tasks:
                 task.cancel()

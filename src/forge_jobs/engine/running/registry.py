@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from forge_jobs.core import payload
-from forge_jobs.core.errors import KindTaken
+from forge_jobs.core.errors import BadOption, KindTaken
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.kind_signature import TAKES_ANYTHING, KindSignature
 from forge_jobs.core.limits import Declared
 from forge_jobs.core.names import kind_name
 from forge_jobs.core.outcome import JobOutcome
@@ -40,6 +41,10 @@ class ChildTarget:
     kind: str
 
 
+def _takes_anything() -> KindSignature:
+    return TAKES_ANYTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A kind and how to run it.
@@ -48,7 +53,8 @@ class Handler:
     it returns a coroutine, otherwise the value. ``make_context`` is only called for functions that
     take a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
     need not be, since it does its work in other processes anyway. ``options``: rare options for
-    jobs that have no value of their own, such as those enqueued by kind.
+    jobs that have no value of their own, such as those enqueued by kind. ``signature()`` is what
+    it takes, for workers of other versions.
     """
 
     kind: str
@@ -62,6 +68,7 @@ class Handler:
     child: ChildTarget | None = None
     apart: bool = False
     options: Mapping[str, Any] | None = None
+    signature: Callable[[], KindSignature] = _takes_anything
 
 
 class JobHandler(Protocol):
@@ -134,6 +141,18 @@ class HandlerRegistry:
     def kinds(self) -> dict[str, str | None]:
         """Every kind with the queue its task names, if it names one."""
         return {kind: handler.queue for kind, handler in self._handlers.items()}
+
+    def signature(self, kind: str) -> KindSignature:
+        """What this process takes of a kind it has."""
+        try:
+            return self._bare[kind].signature()
+        except BadOption:
+            # An annotation that cannot be evaluated: each job of this kind fails with that error.
+            return TAKES_ANYTHING
+
+    def signatures(self) -> dict[str, KindSignature]:
+        """What this process takes, by kind."""
+        return {kind: self.signature(kind) for kind in self._bare}
 
     def handlers(self) -> tuple[Handler, ...]:
         """All handlers in the order of their registration."""

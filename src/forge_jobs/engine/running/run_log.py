@@ -25,7 +25,13 @@ class RunLog:
         elif finish.event in (Event.FAIL, Event.CRASH):
             _LOG.warning("job failed and will be retried", extra=self._fields(run, finish))
         elif finish.event is Event.MISSING:
-            _LOG.warning("no handler for this kind here", extra=self._fields(run, finish))
+            known = run.handler.kind == run.job.kind
+            _LOG.warning(
+                "the arguments do not fit this worker's version of the task"
+                if known
+                else "no handler for this kind here",
+                extra=self._fields(run, finish),
+            )
         elif finish.event is Event.THROTTLE:
             _LOG.info("job throttled", extra=self._fields(run, finish))
 

@@ -87,16 +87,18 @@ class RunReport(Struct, frozen=True, tag="report", omit_defaults=True):
 
 class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=True):
     """The handler ended. ``successors``: jobs to store in the transaction that finishes it as
-    done."""
+    done. ``names`` and ``by_value`` as in ``Missing``."""
 
     number: int
-    how: Literal["done", "failed", "dead", "throttled", "snooze"]
+    how: Literal["done", "failed", "dead", "throttled", "snooze", "missing"]
     message: str = ""
     delay_s: float | None = None
     scope: str | None = None
     result: bytes | None = None
     explicit: bool = False
     successors: tuple[NewJob, ...] = ()
+    names: tuple[str, ...] | None = None
+    by_value: bool = False
 
 
 ToChild: TypeAlias = SetUp | StartRun | StopRun
@@ -128,8 +130,10 @@ def finished_message(
             )
         case Stopped(message=message) | Crashed(message=message):
             return RunFinished(number=number, how="failed", message=message, explicit=explicit)
-        case Missing():
-            return RunFinished(number=number, how="failed", message=str(outcome), explicit=explicit)
+        case Missing(message=message, names=names, by_value=by_value):
+            return RunFinished(
+                number=number, how="missing", message=message, names=names, by_value=by_value
+            )
         case Dead(message=message):
             return RunFinished(number=number, how="dead", message=message, explicit=explicit)
         case Throttled(retry_after_s=delay_s, scope=scope):
@@ -156,6 +160,8 @@ def outcome_of(message: RunFinished) -> RunOutcome:
             outcome = Throttled(message.delay_s, message.scope)
         case "snooze":
             outcome = Snooze(message.delay_s or 1.0)
+        case "missing":
+            outcome = Missing(message.message, names=message.names, by_value=message.by_value)
         case _:
             assert_never(message.how)
     return RunOutcome(outcome, result=message.result, explicit=message.explicit)
