@@ -25,15 +25,18 @@ class RunLog:
         elif finish.event in (Event.FAIL, Event.CRASH):
             _LOG.warning("job failed and will be retried", extra=self._fields(run, finish))
         elif finish.event is Event.MISSING:
-            known = run.handler.kind == run.job.kind
-            _LOG.warning(
-                "the arguments do not fit this worker's version of the task"
-                if known
-                else "no handler for this kind here",
-                extra=self._fields(run, finish),
-            )
+            self._refused(run, finish)
         elif finish.event is Event.THROTTLE:
             _LOG.info("job throttled", extra=self._fields(run, finish))
+
+    def _refused(self, run: Run, finish: Finish) -> None:
+        # It is offered again every few seconds: once per job is enough.
+        level = logging.WARNING if run.job.missing_since is None else logging.DEBUG
+        if run.handler.kind == run.job.kind:
+            text = "the arguments do not fit this worker's version of the task"
+        else:
+            text = "no handler for this kind here"
+        _LOG.log(level, text, extra=self._fields(run, finish))
 
     def stale(self, finish: Finish) -> None:
         """A finish was refused by the fence: another process owns the job now."""
