@@ -164,7 +164,7 @@ CREATE TABLE forge_processes (
     started_at INTEGER NOT NULL,
     quiet      INTEGER NOT NULL DEFAULT 0,
     dead_at    INTEGER
-);
+, signatures TEXT);
 
 CREATE TABLE forge_queues (
     name               TEXT PRIMARY KEY,

@@ -5,6 +5,7 @@ import datetime as dt
 import decimal
 import enum
 import math
+import re
 import uuid
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from forge_jobs.client.signature import Signature
 from forge_jobs.core.errors import BadArguments, BadOption, BadPayload, PayloadTooLarge
+from forge_jobs.core.kind_signature import ArgumentMismatch
 
 LIMIT = 10_000
 
@@ -352,9 +354,48 @@ def test_a_mutable_default_is_the_functions_own() -> None:
 
 def test_stored_arguments_that_do_not_fit_any_more_are_named() -> None:
     shape = signature(plain)
-    for data in (b"{}", b'{"to":1}', b'{"to":"a","colour":"red"}', b"[]", b"{"):
-        with pytest.raises(BadArguments, match="task 'job': the stored arguments do not fit"):
+    for data in (b'{"to":1}', b"[]", b"{"):
+        with pytest.raises(ArgumentMismatch, match="task 'job': the stored arguments do not fit"):
             shape.call(plain, data, Here)
+    for data, text in (
+        (b"{}", "task 'job': missing argument 'to'; this worker's version takes (to: str, "),
+        (b'{"to":"a","colour":"red"}', "task 'job': unknown argument 'colour'; this worker's "),
+        (b'{"colour":1,"a":"red"}', "unknown arguments 'a', 'colour', missing argument 'to'; "),
+    ):
+        with pytest.raises(ArgumentMismatch, match=re.escape(text)):
+            shape.call(plain, data, Here)
+
+
+def test_u4_a_published_signature_says_what_fits() -> None:
+    def first(to: str, *, cc: str = "") -> None: ...
+    def renamed(to: str, *, copy: str = "") -> None: ...
+    def retyped(to: int, *, cc: str = "") -> None: ...
+    def same(to: str, *, cc: str = "other default", ctx: Here | None = None) -> None: ...
+    def anything(to: str, **more: int) -> None: ...
+
+    made = {each.__name__: signature(each).published() for each in (
+        first, renamed, retyped, same, anything)}  # fmt: skip
+    assert made["first"] == made["same"]
+    assert len(set(map(repr, made.values()))) == 4
+    assert made["first"].misfit(["to", "cc"]) is None
+    assert made["renamed"].misfit(["to", "cc"]) == "unknown argument 'cc'"
+    assert made["anything"].misfit(["to", "cc", "x"]) is None
+    assert made["anything"].misfit(["cc"]) == "missing argument 'to'"
+    assert made["retyped"].may_take(("to",), unlike=made["first"])
+    assert not made["same"].may_take(("to",), unlike=made["first"])
+    assert not made["retyped"].may_take(("from",), unlike=made["first"])
+
+
+def test_u4_a_field_added_to_a_struct_or_model_changes_the_fingerprint() -> None:
+    published: list[str] = []
+    for base in (msgspec.Struct, pydantic.BaseModel):
+        for names in ({"a": int}, {"a": int, "b": str}):
+
+            def job(value: Any) -> None: ...
+
+            job.__annotations__["value"] = type("Model", (base,), {"__annotations__": names})
+            published.append(signature(job).published().types)
+    assert len(set(published)) == 4
 
 
 def test_payloads_by_name() -> None:

@@ -111,7 +111,48 @@ def test_A5_a_job_beyond_its_budget_is_dead(field: str) -> None:
 
 @pytest.mark.parametrize(("roll", "delay_s"), [(0.0, 7.5), (0.5, 15.0), (0.999, 22.485)])
 def test_a_missing_handler_is_retried_with_jitter(roll: float, delay_s: float) -> None:
-    assert decide(JOB, Missing(), now=NOW, roll=roll).delay_s == pytest.approx(delay_s)
+    job = structs.replace(JOB, missing_since=NOW - 60 * SECOND)
+    assert decide(job, Missing(), now=NOW, roll=roll).delay_s == pytest.approx(delay_s)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("message", ["", "unknown argument 'cc'"])
+def test_r9_a_refused_job_is_offered_again_soon_and_then_less_often(
+    elsewhere: bool, message: str
+) -> None:
+    delays: list[float] = []
+    for age_s in (None, -5.0, 0.25, 0.5, 1.0, 4.0, 60.0):
+        since = None if age_s is None else NOW - round(age_s * SECOND)
+        job = structs.replace(JOB, missing_since=since)
+        finish = decide(job, Missing(message, elsewhere=elsewhere), now=NOW)
+        assert (finish.event, finish.status) == (Event.MISSING, JobStatus.SCHEDULED)
+        delays.append(finish.delay_s or 0.0)
+    long = [1.0, 1.0, 1.0] if elsewhere else [1.0, 4.0, 15.0]
+    assert delays == [0.25, 0.25, 0.25, 0.5, *long]
+
+
+@pytest.mark.parametrize(
+    ("by_value", "elsewhere", "age_s", "event", "status"),
+    [
+        (False, False, None, "missing", "scheduled"),
+        (False, True, None, "missing", "scheduled"),
+        (False, False, 90_000, "missing", "dead"),
+        (False, True, 90_000, "missing", "scheduled"),
+        (True, False, None, "die", "dead"),
+        (True, True, None, "missing", "scheduled"),
+        (True, True, 90_000, "missing", "dead"),
+        (True, False, 90_000, "die", "dead"),
+    ],
+)
+def test_u4_refused_arguments_wait_while_another_version_may_take_them(
+    by_value: bool, elsewhere: bool, age_s: int | None, event: str, status: str
+) -> None:
+    since = None if age_s is None else NOW - age_s * SECOND
+    job = structs.replace(JOB, missing_since=since)
+    finish = decide(job, Missing("no fit", by_value=by_value, elsewhere=elsewhere), now=NOW)
+    assert (str(finish.event), str(finish.status)) == (event, status)
+    waits = "; it waits for a worker of another version" if status == "scheduled" else ""
+    assert finish.error == "no fit" + waits
 
 
 def test_stopped_is_a_failure_unless_a_cancel_was_requested() -> None:

@@ -181,14 +181,14 @@ async def test_retry_only_and_never_decide_which_errors_are_retried(rig: Rig) ->
         assert (await rig.runs("never", {"name": "key"})).status is JobStatus.FAILED
 
 
-async def test_a_payload_that_does_not_fit_is_dead_at_once(rig: Rig) -> None:
+async def test_u4_bad_arguments_of_the_handler_itself_are_retried(rig: Rig) -> None:
     def call(ctx: Context, given: Any) -> None:
         raise BadArguments("send() misses the argument 'to'")
 
     rig.on("work", call)
     async with rig.working():
         record = await rig.runs("work")
-        assert record.status is JobStatus.DEAD
+        assert record.status is JobStatus.FAILED
         assert "misses the argument 'to'" in (record.last_error or "")
 
 

@@ -75,6 +75,8 @@ class ExchangeModel(Model):
                 delay_s = self._throttle(job.queue, finish.delay_s)
         if finish.event is Event.MISSING:
             job.missing_since = job.missing_since or self.now
+        elif finish.event is not Event.DONE:
+            job.missing_since = None
         job.crashes += finish.event is Event.CRASH
         if finish.error is not None:
             if finish.event is Event.MISSING and finish.status is SCHEDULED:

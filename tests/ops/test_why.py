@@ -99,6 +99,18 @@ async def test_no_worker_registers_its_kind(harness: StoreHarness) -> None:
     assert "'send'" in reason.text
 
 
+async def test_u4_its_arguments_fit_another_version_only(harness: StoreHarness) -> None:
+    (job_id,) = await harness.enqueue(1)
+    await harness.register_worker("mail")
+    (claimed,) = await harness.claim()
+    refusal = Missing("task 'send': unknown argument 'cc'; it takes (to: str)", elsewhere=True)
+    await harness._exchange(finish=[decide(claimed, refusal, now=harness.clock.now())])
+    (reason,) = await why(harness, job_id)
+    assert reason.code == "other_version"
+    assert "refused it: task 'send': unknown argument 'cc'; it takes (to: str);" in reason.text
+    assert "takes these arguments" in (reason.remedy or "")
+
+
 async def test_it_hit_a_limit_itself(harness: StoreHarness) -> None:
     (job_id,) = await harness.enqueue(1)
     await harness.register_worker("mail")

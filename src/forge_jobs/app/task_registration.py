@@ -141,6 +141,7 @@ def _handler(
         scopes=settings.scopes,
         child=child,
         options=settings.options,
+        signature=task.signature.published,
         declare=functools.cache(functools.partial(_declaration, task)),
     )
 

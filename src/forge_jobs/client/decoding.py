@@ -1,12 +1,14 @@
 """Decodes stored JSON into a call: arguments are read by the function's own annotations."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from forge_jobs.core import payload
-from forge_jobs.core.errors import BadArguments, BadOption
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.kind_signature import ArgumentMismatch, KindSignature
 
 from .parameters import Parameter, ParameterKind, Parameters
 
@@ -29,6 +31,7 @@ class ArgumentDecoder:
         "_keywords",
         "_kind",
         "_only_positional",
+        "_parameters",
         "_positional_count",
         "_rest",
         "_struct",
@@ -42,6 +45,7 @@ class ArgumentDecoder:
         fields = [item for item in stored if item.kind is not ParameterKind.EXTRA]
         in_order = [item for item in fields if item.kind in _IN_ORDER]
         self._kind = kind
+        self._parameters = parameters
         self._contexts = [item for item in parameters.all if item.is_context]
         self._positional_count = len(in_order)
         self._rest = any(item.kind is ParameterKind.REST for item in fields)
@@ -62,7 +66,7 @@ class ArgumentDecoder:
     def call(
         self, function: Callable[..., Any], data: bytes, make_context: Callable[[], object]
     ) -> Any:
-        """Call ``function`` with the stored arguments, or raise BadArguments."""
+        """Call ``function`` with the stored arguments, or raise ArgumentMismatch."""
         if self._takes_nothing and data == _EMPTY:
             return function()
         try:
@@ -72,12 +76,33 @@ class ArgumentDecoder:
             else:
                 arguments, named = self._arrange(data)
         except msgspec.MsgspecError as error:
-            raise BadArguments(
-                f"task {self._kind!r}: the stored arguments do not fit the function: {error}"
-            ) from error
+            raise self._mismatch(data, error) from error
         if self._wants_context:
             arguments, named = self._with_context(arguments, named, make_context())
         return function(*arguments, **named)
+
+    def signature(self) -> KindSignature:
+        """What this function takes, as other processes read it."""
+        named = [item for item in self._parameters.stored if item.kind is not ParameterKind.EXTRA]
+        required = [item for item in named if item.required and item.kind is not ParameterKind.REST]
+        return KindSignature(
+            required=tuple(item.name for item in required),
+            optional=tuple(item.name for item in named if item not in required),
+            extra=self._extra is not None,
+            types=_types_fingerprint(self._parameters),
+        )
+
+    def _mismatch(self, data: bytes, error: Exception) -> ArgumentMismatch:
+        try:
+            names = tuple(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
+        except msgspec.MsgspecError:
+            names = None
+        misfit = None if names is None else self.signature().misfit(names)
+        if misfit is None:
+            text = f"task {self._kind!r}: the stored arguments do not fit the function: {error}"
+            return ArgumentMismatch(text, names=names, by_value=True)
+        text = f"task {self._kind!r}: {misfit}; this worker's version takes {self._parameters}"
+        return ArgumentMismatch(text, names=names, by_value=False)
 
     def check(self, data: bytes) -> None:
         """Raise msgspec's ValidationError when ``call`` could not read these arguments."""
@@ -140,6 +165,28 @@ def _struct(fields: list[Parameter], kind: str, *, strict: bool) -> type[msgspec
             f"task {kind!r}: its annotations cannot be read from JSON: {error}"
         ) from error
     return made
+
+
+def _types_fingerprint(parameters: Parameters) -> str:
+    """Equal for functions that read the same values: from the JSON schemas of the annotations, so
+    that a field added to a struct or model changes it, and a default of the function does not."""
+    stored = sorted(parameters.stored, key=lambda item: item.name)
+    try:
+        schemas = msgspec.json.schema_components(
+            [item.annotation for item in stored], schema_hook=_model_schema
+        )
+        text = msgspec.json.encode(
+            [[item.name for item in stored], *schemas], order="deterministic"
+        )
+    except Exception:
+        # A type without a schema: its name must do.
+        text = str(parameters).encode()
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+def _model_schema(wanted: Any) -> dict[str, Any]:
+    describe = getattr(wanted, "model_json_schema", None)
+    return {"title": wanted.__name__} if describe is None else describe()
 
 
 def _default(value: object) -> Any:

@@ -14,6 +14,7 @@ import msgspec
 from forge_jobs.core import payload
 from forge_jobs.core.declaration import ArgumentNames
 from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
+from forge_jobs.core.kind_signature import KindSignature
 
 from .decoding import ArgumentDecoder, from_json, result_reader
 from .parameters import Parameter, ParameterKind, Parameters, Unresolved, read, type_text
@@ -195,6 +196,10 @@ class Signature:
     def wants_context(self) -> bool:
         """Whether the function takes a Context."""
         return bool((self._plan or self._resolve()).contexts)
+
+    def published(self) -> KindSignature:
+        """What the function takes, as other processes read it."""
+        return (self._plan or self._resolve()).reader.signature()
 
     def __str__(self) -> str:
         return str((self._plan or self._resolve()).parameters)

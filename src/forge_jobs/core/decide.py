@@ -31,14 +31,18 @@ from .status import Event, JobStatus
 class Budgets:
     """Bounds that are not attempts.
 
-    ``throttle_s`` and ``missing_s``: how long a job may be throttled, or find no handler, before it
-    is dead. ``missing_delay_s``: the mean delay until a job without a handler is claimed again.
-    ``max_crashes``: how often its own child process may die.
+    ``throttle_s`` and ``missing_s``: how long a job may be throttled, or find no worker that can
+    run it, before it is dead. Such a job is offered again after a delay that grows with the time it
+    has waited, from ``missing_first_s`` up to ``missing_delay_s``, or only up to ``handover_s``
+    while a living worker is known that may take it. ``max_crashes``: how often its own child
+    process may die.
     """
 
     throttle_s: float = 86_400.0
     missing_s: float = 86_400.0
+    missing_first_s: float = 0.25
     missing_delay_s: float = 15.0
+    handover_s: float = 1.0
     max_crashes: int = 3
 
 
@@ -71,6 +75,9 @@ class Finish(Struct, frozen=True, gc=False):
     enqueued_at: Instant = 0
     traceback: str | None = None
 
+
+WAITS_FOR_VERSION = "; it waits for a worker of another version"
+_NO_HANDLER = "no worker of this queue has a handler"
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _DONE_EVENT = Event.DONE
@@ -119,7 +126,7 @@ def decide(
         case Snooze(delay_s=delay_s):
             decision = _Decision(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
         case Missing():
-            decision = _missing(job, now, roll, budgets)
+            decision = _missing(job, outcome, now, roll, budgets)
         case _:
             assert_never(outcome)
     scope = outcome.scope if isinstance(outcome, Throttled) else None
@@ -164,13 +171,23 @@ def _throttled(job: ClaimedJob, given_s: float | None, now: Instant, budgets: Bu
     return _Decision(Event.THROTTLE, JobStatus.SCHEDULED, given_s)
 
 
-def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _Decision:
-    error = f"no worker of this queue has a handler for kind {job.kind!r}"
-    if _used_up(job.missing_since, now, budgets.missing_s):
+def _missing(
+    job: ClaimedJob, outcome: Missing, now: Instant, roll: float, budgets: Budgets
+) -> _Decision:
+    """The job waits for a worker that can run it. A value of the wrong type is dead at once unless
+    a worker with another signature lives: it is usually the mistake of a producer."""
+    elsewhere = bool(outcome.elsewhere)
+    error = outcome.message or f"{_NO_HANDLER} for kind {job.kind!r}"
+    if outcome.by_value and not elsewhere:
+        return _Decision(Event.DIE, JobStatus.DEAD, error=error)
+    if _used_up(job.missing_since, now, budgets.missing_s) and (outcome.by_value or not elsewhere):
         return _Decision(Event.MISSING, JobStatus.DEAD, error=error)
-    return _Decision(
-        Event.MISSING, JobStatus.SCHEDULED, budgets.missing_delay_s * (0.5 + roll), error
-    )
+    waited_s = 0.0 if job.missing_since is None else (now - job.missing_since) / SECOND
+    max_delay_s = budgets.handover_s if elsewhere else budgets.missing_delay_s
+    delay_s = min(max(budgets.missing_first_s, waited_s), max_delay_s)
+    if outcome.message:
+        error += WAITS_FOR_VERSION
+    return _Decision(Event.MISSING, JobStatus.SCHEDULED, delay_s * (0.5 + roll), error)
 
 
 def final_status(status: JobStatus, *, cancel_requested: bool) -> JobStatus:

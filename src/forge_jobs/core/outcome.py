@@ -97,7 +97,26 @@ class Crashed(JobOutcome):
 
 
 class Missing(JobOutcome):
-    """No handler for this kind is registered in this process."""
+    """This process cannot run the job, but a worker of another version may.
+
+    Without ``message`` it has no handler for the kind. Otherwise its signature does not take the
+    arguments: ``message`` says why, ``names`` and ``by_value`` as in ``ArgumentMismatch``.
+    ``elsewhere``: whether a living worker may take it; None before that was looked up.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        names: tuple[str, ...] | None = None,
+        by_value: bool = False,
+        elsewhere: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.names = names
+        self.by_value = by_value
+        self.elsewhere = elsewhere
 
 
 class Stopped(JobOutcome):

@@ -130,6 +130,7 @@ class _Drain:
         finally:
             parts.in_flight.interrupt_all(StopReason.SHUTDOWN)
             parts.in_flight.deadlines.close()
+            tasks += parts.in_flight.handover.close()
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

@@ -84,6 +84,7 @@ class WorkerParts:
             clock=clock,
             entropy=inputs.entropy,
             stats=stats,
+            signatures=inputs.handlers.signatures,
             on_change=lambda: self.job_loop.post(self._lease_changed),
         )
         self.rate_limit = RateLimiter(
@@ -154,6 +155,9 @@ class WorkerParts:
             store_time=self.store_time,
             lease_state=self.registration.lease_state,
             run_log=run_log,
+            handlers=inputs.handlers,
+            store=inputs.store,
+            owner=lambda: self.registration.owner,
             settings=inputs.settings,
             clock=inputs.clock,
             entropy=inputs.entropy,
@@ -165,6 +169,7 @@ class WorkerParts:
             inputs.queues,
             self.in_flight,
             self.finish_buffer,
+            inputs.handlers,
             lease_state=self.registration.lease_state,
             wake=self.wake,
             loop=self.job_loop.loop,

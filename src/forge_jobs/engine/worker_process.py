@@ -174,6 +174,7 @@ class WorkerProcess:
             self._cancels.close()
             parts.undeclared_jobs.close()
             parts.in_flight.deadlines.close()
+            self._tasks += parts.in_flight.handover.close()
             self._io_tasks.cancel()
             for task in self._tasks:
                 task.cancel()

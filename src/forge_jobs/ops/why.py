@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import assert_never
 
+from forge_jobs.core.decide import WAITS_FOR_VERSION
 from forge_jobs.core.instant import Instant, to_datetime
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.selection import Filter
@@ -108,6 +109,11 @@ def _not_due_reason(record: JobRecord) -> Reason:
         return Reason(
             code="retry", text=f"{attempt}; it is tried again", until=until, remedy=remedy
         )
+    if record.missing_since is not None and (record.last_error or "").endswith(WAITS_FOR_VERSION):
+        refusal = (record.last_error or "").removesuffix(WAITS_FOR_VERSION)
+        text = f"a worker of another version refused it: {refusal}; it is offered again"
+        remedy = "start a worker whose version of the task takes these arguments"
+        return Reason(code="other_version", text=text, until=until, remedy=remedy)
     if record.missing_since is not None:
         text = f"no worker that took it knows the kind {record.kind!r}; it is offered again"
         remedy = "start a worker whose app registers this kind"

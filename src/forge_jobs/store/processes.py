@@ -16,10 +16,12 @@ from typing import Protocol
 from msgspec import Struct
 
 from forge_jobs.core.instant import Instant
+from forge_jobs.core.kind_signature import KindSignature
 
 
 class NewProcess(Struct, frozen=True, kw_only=True):
-    """The registration of a worker process. ``host_id`` is new with every start."""
+    """The registration of a worker process. ``host_id`` is new with every start. ``signatures``:
+    what it takes, by kind; never changed afterwards."""
 
     host_id: str
     label: str
@@ -28,6 +30,7 @@ class NewProcess(Struct, frozen=True, kw_only=True):
     hostname: str
     version: str = ""
     lease_s: float = 15.0
+    signatures: Mapping[str, KindSignature] = {}
 
 
 class ProcessStats(Struct, frozen=True, kw_only=True):
@@ -101,6 +104,14 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
     shares: Mapping[str, Share] = {}
 
 
+class ProcessSignature(Struct, frozen=True):
+    """What one process takes of one kind."""
+
+    key: int
+    queues: tuple[str, ...]
+    signature: KindSignature
+
+
 class ProcessStore(Protocol):
     """The contract for worker processes."""
 
@@ -125,6 +136,11 @@ class ProcessStore(Protocol):
 
     async def all(self) -> list[ProcessRecord]:
         """All living processes, by host_id."""
+        ...
+
+    async def signatures(self, kind: str) -> list[ProcessSignature]:
+        """The living processes that have this kind and are not quiet, by key, with what they
+        published at their registration. Read when a process refuses a job."""
         ...
 
     async def control(self, key: int) -> Control:

@@ -12,11 +12,13 @@ from msgspec import structs
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant
+from forge_jobs.core.kind_signature import KindSignature
 from forge_jobs.store.processes import (
     Control,
     HeartbeatReply,
     NewProcess,
     ProcessRecord,
+    ProcessSignature,
     ProcessStats,
     Share,
     SlotsInUse,
@@ -28,6 +30,7 @@ from .connection.server import Link, Server
 from .notify.claim_turns import ClaimTurns
 from .notify.notifier import EVERYBODY, Notifier
 
+_signature_of: Final = msgspec.json.Decoder(KindSignature).decode
 _slots: Final = msgspec.json.Decoder(dict[str, int])
 _shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 
@@ -50,7 +53,7 @@ class PostgresProcesses:
             self._sql["register"], self._server.store_clock.bind(), process.host_id,
             rows.storable(process.label), process.queues, process.pid,
             rows.storable(process.hostname), rows.storable(process.version), process.lease_s,
-            replaces,
+            replaces, rows.as_json(dict(process.signatures)),
         )  # fmt: skip
         assert row is not None
         self._turns.add_process(row["id"])
@@ -91,6 +94,14 @@ class PostgresProcesses:
         records = [_record(row) for row in found]
         self._turns.update(records)
         return records
+
+    async def signatures(self, kind: str) -> list[ProcessSignature]:
+        now = self._server.store_clock.bind()
+        found = await self._server.ask(self._sql["signatures"], now, kind, writes=False)
+        return [
+            ProcessSignature(row["id"], tuple(row["queues"]), _signature_of(row["signature"]))
+            for row in found
+        ]
 
     async def control(self, key: int) -> Control:
         [row] = await self._server.ask_urgent(self._sql["control"], key)

@@ -11,12 +11,14 @@ from forge_jobs.backends.shared.rowwise import finish
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.errors import NotFound, Unavailable
 from forge_jobs.core.instant import Instant, after
+from forge_jobs.core.kind_signature import KindSignature
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.processes import (
     Control,
     HeartbeatReply,
     NewProcess,
     ProcessRecord,
+    ProcessSignature,
     ProcessStats,
     Share,
     SlotsInUse,
@@ -32,6 +34,8 @@ from .os.database_file import DatabaseFile
 from .os.liveness_file import LivenessFile, LivenessFiles, LivenessRecord
 from .slot_shares import SlotShares
 
+_names_of = msgspec.json.Decoder(list[str]).decode
+_signature_of = msgspec.json.Decoder(KindSignature).decode
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "processes.sql")
 
 
@@ -77,6 +81,7 @@ class SqliteProcesses:
             (
                 process.host_id, process.label, as_json(process.queues), process.pid,
                 process.hostname, process.version, process.lease_s, tx.now,
+                as_json(dict(process.signatures)),
             ),
         ).lastrowid  # fmt: skip
         # Before the commit: a process that reads the row must find the file.
@@ -151,7 +156,7 @@ class SqliteProcesses:
                     key=key,
                     host_id=host_id,
                     label=label,
-                    queues=tuple(msgspec.json.decode(queues, type=list[str])),
+                    queues=tuple(_names_of(queues)),
                     pid=pid,
                     hostname=hostname,
                     version=version,
@@ -168,6 +173,16 @@ class SqliteProcesses:
                 )
             )
         return found
+
+    async def signatures(self, kind: str) -> list[ProcessSignature]:
+        now = self._clock.now()
+        return [
+            ProcessSignature(key, tuple(_names_of(queues)), _signature_of(signature))
+            for key, host_id, queues, signature in await self._reader.call(
+                partial(_signatures, kind)
+            )
+            if self._liveness.is_alive(key, host_id, now)
+        ]
 
     async def control(self, key: int) -> Control:
         version, cancels, quiet = await self._reader.call(partial(_control, key))
@@ -255,3 +270,7 @@ def _host_of_key(key: int, connection: sqlite3.Connection) -> str | None:
 
 def _control(key: int, connection: sqlite3.Connection) -> tuple[int, str, int]:
     return connection.execute(SQL["control"], (key,)).fetchone()
+
+
+def _signatures(kind: str, connection: sqlite3.Connection) -> list[tuple[int, str, str, str]]:
+    return connection.execute(SQL["signatures"], (kind,)).fetchall()

@@ -6,6 +6,7 @@ slot task of the loop executor keeps its slot from one job to the next.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from forge_jobs.core.job import Claim
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .local_queues import LocalQueues
 
 _NO_PREFETCH_S = 30.0
+# Not a name that a kind can have.
+_NO_KIND = ("-",)
 
 
 class LocalQueue:
@@ -33,9 +36,10 @@ class LocalQueue:
     """
 
     __slots__ = (
-        "_begin", "_call_soon", "_finish_buffer", "_last_want", "_local_queues", "_may_start",
-        "_no_prefetch_until", "_wake", "_wake_slot", "backoff", "busy", "expects_jobs",
-        "is_start_scheduled", "name", "prefetch", "ready", "slots", "want_left",
+        "_begin", "_call_soon", "_finish_buffer", "_kinds", "_last_want", "_left_to_others",
+        "_local_queues", "_may_start", "_no_prefetch_until", "_wake", "_wake_slot", "backoff",
+        "busy", "expects_jobs", "is_start_scheduled", "name", "prefetch", "ready", "slots",
+        "want_left",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +53,7 @@ class LocalQueue:
         *,
         now: float,
         backoff: Backoff,
+        kinds: Callable[[], Iterable[str]],
     ) -> None:
         self.name = name
         self.slots = 0
@@ -69,6 +74,8 @@ class LocalQueue:
         self._wake = wake
         self._no_prefetch_until = -1.0
         self._last_want = 0
+        self._kinds = kinds
+        self._left_to_others: dict[str, float] | None = None
 
     def want(self, now: float, *, prefetch_s: float, max_jobs: int) -> Want | None:
         """How many jobs to claim, for free slots and prefetched; None when there is no room."""
@@ -86,7 +93,9 @@ class LocalQueue:
             return None
         self.want_left = self._last_want = room
         start = min(max(free, 0), room)
-        return Want(self.name, start, room - start)
+        if self._left_to_others is None:
+            return Want(self.name, start, room - start)
+        return Want(self.name, start, room - start, self._kinds_to_claim(now))
 
     @property
     def has_room(self) -> bool:
@@ -97,6 +106,22 @@ class LocalQueue:
     def runs_low(self) -> bool:
         """Whether more than half of the last claims have started."""
         return self.expects_jobs and 2 * len(self.ready) < self._last_want
+
+    def leave_to_others(self, kind: str, now: float, span_s: float) -> None:
+        """Claim no job of this kind for ``span_s`` if all jobs of the last claim were refused, less
+        if only some were: a worker that can run them is alive, and must not compete for them."""
+        ends = self._left_to_others
+        if ends is None:
+            ends = self._left_to_others = {}
+        share_s = span_s / max(1, self._last_want - self.want_left)
+        ends[kind] = min(max(ends.get(kind, now), now) + share_s, now + span_s)
+
+    def _kinds_to_claim(self, now: float) -> tuple[str, ...]:
+        left = {kind: end for kind, end in (self._left_to_others or {}).items() if end > now}
+        self._left_to_others = left or None
+        if not left:
+            return ()
+        return tuple(kind for kind in self._kinds() if kind not in left) or _NO_KIND
 
     def suspend_prefetch(self, now: float) -> None:
         """Claim nothing beyond the free slots for a while.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from forge_jobs.core.retry import Backoff
 from forge_jobs.engine.liveness.lease_state import LeaseState
 from forge_jobs.engine.running.in_flight import InFlightJobs
+from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 
 from .finish_buffer import FinishBuffer
@@ -26,6 +27,7 @@ class LocalQueues:
         names: Iterable[str],
         in_flight: InFlightJobs,
         finish_buffer: FinishBuffer,
+        handlers: HandlerRegistry,
         *,
         lease_state: LeaseState,
         wake: WakeSignal,
@@ -41,7 +43,15 @@ class LocalQueues:
         now = clock.mono()
         self.by_name = {
             name: LocalQueue(
-                name, self, in_flight, finish_buffer, wake, loop, now=now, backoff=backoff
+                name,
+                self,
+                in_flight,
+                finish_buffer,
+                wake,
+                loop,
+                now=now,
+                backoff=backoff,
+                kinds=handlers.kinds,
             )
             for name in names
         }

@@ -2,10 +2,11 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from forge_jobs.config import EngineSettings
+from forge_jobs.core.kind_signature import KindSignature
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 from forge_jobs.store.processes import NewProcess, ProcessStats, ProcessStore
@@ -40,10 +41,12 @@ class Registration:
         clock: Clock,
         entropy: Entropy,
         stats: Callable[[], ProcessStats],
+        signatures: Callable[[], Mapping[str, KindSignature]],
         on_change: Callable[[], None],
     ) -> None:
         self._processes = processes
         self._info = info
+        self._signatures = signatures
         self._lease_s = settings.lease_s
         self._clock = clock
         self._entropy = entropy
@@ -74,6 +77,7 @@ class Registration:
                 hostname=socket.gethostname(),
                 version=info.version,
                 lease_s=self._lease_s,
+                signatures=self._signatures(),
             ),
             replaces=replaces,
         )

@@ -5,12 +5,13 @@ does not decide what may start (the local queues do). Everything happens on the 
 ``add_notes``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
+from forge_jobs.core.outcome import Missing
 from forge_jobs.core.status import Event
 from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
 from forge_jobs.engine.claiming.store_time import StoreTime
@@ -18,12 +19,15 @@ from forge_jobs.engine.liveness.lease_state import LeaseState
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.jobs import Verdict
+from forge_jobs.store.store import Store
 
 from .context import RunEnvironment
 from .deadlines import Deadlines
 from .executor_set import ExecutorSet
+from .handover import Handover
 from .job_loop import JobLoop
 from .outcome import finish_of
+from .registry import HandlerRegistry
 from .run import Run, RunOutcome, RunState, StopReason
 from .run_log import RunLog
 
@@ -46,6 +50,9 @@ class InFlightJobs:
         store_time: StoreTime,
         lease_state: LeaseState,
         run_log: RunLog,
+        handlers: HandlerRegistry,
+        store: Store,
+        owner: Callable[[], int],
         settings: EngineSettings,
         clock: Clock,
         entropy: Entropy,
@@ -63,6 +70,9 @@ class InFlightJobs:
             self, settings=settings, clock=clock, entropy=entropy, job_loop=job_loop
         )
         self.deadlines = Deadlines(self, job_loop.loop)
+        self.handover = Handover(
+            self, handlers, store, owner=owner, clock=clock, loop=job_loop.loop
+        )
         self._finish_buffer = finish_buffer
         self._store_time = store_time
         self._roll = entropy.roll
@@ -140,6 +150,9 @@ class InFlightJobs:
             self._finish_buffer.release(Claim(job.key, job.epoch))
             return
         if finish.event is not Event.DONE:
+            outcome = run_outcome.outcome
+            if isinstance(outcome, Missing) and self.handover.refused(run, outcome, finish, at):
+                return
             self.run_log.finished(run, finish)
             if finish.event is Event.THROTTLE:
                 run.local_queue.release_throttled(finish.scope)

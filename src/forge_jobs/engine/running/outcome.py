@@ -9,14 +9,16 @@ from typing import assert_never
 
 from forge_jobs.core import payload
 from forge_jobs.core.decide import Budgets, Finish, decide
-from forge_jobs.core.errors import BadArguments, ForgeError
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import Instant
+from forge_jobs.core.kind_signature import ArgumentMismatch
 from forge_jobs.core.outcome import (
     AnyOutcome,
     Dead,
     Done,
     Failed,
     JobOutcome,
+    Missing,
     Snooze,
     Stopped,
     Throttled,
@@ -122,12 +124,12 @@ def _after_stop(run: Run, stop: StopReason, run_outcome: RunOutcome) -> AnyOutco
             assert_never(stop)
 
 
-def _failure(handler: Handler, error: BaseException) -> Failed | Dead:
+def _failure(handler: Handler, error: BaseException) -> Failed | Dead | Missing:
     text = error_text(error)
     if isinstance(error, asyncio.CancelledError):
         return Failed(text)
-    if isinstance(error, BadArguments):
-        return Dead(text)
+    if isinstance(error, ArgumentMismatch):
+        return Missing(storable(error), names=error.names, by_value=error.by_value)
     if handler.retry is not None and not handler.retry.allows(error):
         return Dead(text)
     return Failed(text)

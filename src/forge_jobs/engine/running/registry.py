@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
 from forge_jobs.core.declaration import Declaration, Declare
-from forge_jobs.core.errors import KindTaken
+from forge_jobs.core.errors import BadOption, KindTaken
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.kind_signature import TAKES_ANYTHING, KindSignature
 from forge_jobs.core.limits import Declared
 from forge_jobs.core.names import kind_name
 from forge_jobs.core.outcome import JobOutcome
@@ -42,6 +43,10 @@ class ChildTarget:
     kind: str
 
 
+def _takes_anything() -> KindSignature:
+    return TAKES_ANYTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A kind and how to run it.
@@ -51,7 +56,8 @@ class Handler:
     take a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
     need not be, since it does its work in other processes anyway. ``options``: rare options for
     jobs that have no value of their own. ``declare`` makes what workers publish for the kind; it is
-    called when the annotations of the function can be evaluated.
+    called when the annotations of the function can be evaluated. ``signature()`` is what it takes,
+    for workers of other versions.
     """
 
     kind: str
@@ -66,6 +72,7 @@ class Handler:
     apart: bool = False
     options: Mapping[str, Any] | None = None
     declare: Declare | None = None
+    signature: Callable[[], KindSignature] = _takes_anything
 
 
 class JobHandler(Protocol):
@@ -169,6 +176,18 @@ class HandlerRegistry:
     def kinds(self) -> dict[str, str | None]:
         """Every kind with the queue its task names, if it names one."""
         return {kind: handler.queue for kind, handler in self._handlers.items()}
+
+    def signature(self, kind: str) -> KindSignature:
+        """What this process takes of a kind it has."""
+        try:
+            return self._bare[kind].signature()
+        except BadOption:
+            # An annotation that cannot be evaluated: each job of this kind fails with that error.
+            return TAKES_ANYTHING
+
+    def signatures(self) -> dict[str, KindSignature]:
+        """What this process takes, by kind."""
+        return {kind: self.signature(kind) for kind in self._bare}
 
     def handlers(self) -> tuple[Handler, ...]:
         """All handlers in the order of their registration."""

@@ -38,9 +38,18 @@ class RunLog:
             text = f"job failed and will be retried in {finish.delay_s or 0:.3g} s"
             self._log(logging.WARNING, text, run.job, finish)
         elif finish.event is Event.MISSING:
-            self._log(logging.WARNING, "no handler for this kind here", run.job, finish)
+            self._refused(run, finish)
         elif finish.event is Event.THROTTLE:
             self._log(logging.INFO, "job throttled", run.job, finish)
+
+    def _refused(self, run: Run, finish: Finish) -> None:
+        # It is offered again every few seconds: once per job is enough.
+        level = logging.WARNING if run.job.missing_since is None else logging.DEBUG
+        if run.handler.kind == run.job.kind:
+            text = "the arguments do not fit this worker's version of the task"
+        else:
+            text = "no handler for this kind here"
+        self._log(level, text, run.job, finish)
 
     def stale(self, finish: Finish) -> None:
         """A finish was refused by the fence: another process owns the job now."""

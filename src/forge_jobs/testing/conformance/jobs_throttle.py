@@ -6,7 +6,7 @@ from forge_jobs.core.decide import Budgets
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim
-from forge_jobs.core.outcome import Done, Missing, Throttled
+from forge_jobs.core.outcome import Crashed, Done, Failed, Missing, Snooze, Throttled
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.throttle import Gate
 from forge_jobs.store.jobs import Verdict
@@ -211,6 +211,18 @@ class TestBudgets:
         await worker.finish(await worker.claim_one(), Missing(), budgets=budgets)
         stored = await record(store, answer.id)
         assert (stored.status, stored.missing_since) == (JobStatus.DEAD, since)
+
+    async def test_u4_a_run_in_between_starts_the_budget_of_missing_handlers_again(
+        self, store: Store, worker: Process
+    ) -> None:
+        answer = await enqueue(store, max_attempts=5)
+        for between in (Failed("no"), Snooze(1), Throttled(1), Crashed("gone")):
+            await worker.finish(await worker.claim_one(), Missing())
+            assert (await record(store, answer.id)).missing_since == worker.clock.now()
+            await worker.advance(20)
+            await worker.finish(await worker.claim_one(), between)
+            assert (await record(store, answer.id)).missing_since is None
+            await worker.advance(4_000)
 
     async def test_a_missing_handler_closes_no_gate(self, store: Store, worker: Process) -> None:
         await store.queues.ensure("q", slots=10)

@@ -6,8 +6,14 @@ import pytest
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND
+from forge_jobs.core.kind_signature import KindSignature
 from forge_jobs.core.selection import BulkAction, Selection
-from forge_jobs.store.processes import HeartbeatReply, ProcessStats
+from forge_jobs.store.processes import (
+    HeartbeatReply,
+    NewProcess,
+    ProcessSignature,
+    ProcessStats,
+)
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -39,6 +45,36 @@ class TestProcesses:
         assert (seen.lease_s, seen.quiet) == (7.5, False)
         assert (seen.running, dict(seen.slots)) == (3, {"mail": 4, "vidéo": 1})
         assert (seen.memory_bytes, seen.cores) == (50_000_000, 1.5)
+
+    async def test_u4_signatures_are_those_of_living_processes_that_have_the_kind(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        old = KindSignature(required=("to",), types="a1")
+        new = KindSignature(required=("to",), optional=("cc", "größe"), extra=True, types="b2")
+        keys: dict[str, int] = {}
+        for name, signatures in {
+            "old": {"send.mail:v-1": old, "other": old},
+            "new": {"send.mail:v-1": new},
+            "without": {"other": old},
+            "quiet": {"send.mail:v-1": old},
+            "gone": {"send.mail:v-1": old},
+            "expired": {"send.mail:v-1": old},
+        }.items():
+            keys[name] = await store.processes.register(
+                NewProcess(
+                    host_id=name, label=name, queues=("mail", name), pid=1, hostname="box",
+                    lease_s=5.0 if name == "expired" else 60.0, signatures=signatures,
+                )
+            )  # fmt: skip
+        await store.processes.quiet("quiet", quiet=True)
+        await store.processes.deregister(keys["gone"])
+        clock.advance(10)
+        assert await store.processes.signatures("send.mail:v-1") == [
+            ProcessSignature(keys["old"], ("mail", "old"), old),
+            ProcessSignature(keys["new"], ("mail", "new"), new),
+        ]
+        assert await store.processes.signatures("nobody") == []
+        assert await store.processes.signatures("x\"y'z") == []
 
     async def test_keys_are_never_reused(self, store: Store, clock: MovableClock) -> None:
         keys: list[int] = []

@@ -91,8 +91,8 @@ BEGIN
             throttles = j.throttles + (e.event = 'throttle')::integer,
             throttled_since = CASE WHEN e.event = 'throttle'
                 THEN COALESCE(j.throttled_since, p_now) ELSE j.throttled_since END,
-            missing_since = CASE WHEN e.event = 'missing'
-                THEN COALESCE(j.missing_since, p_now) ELSE j.missing_since END,
+            -- After a run, the next search for a worker that can run it has the whole budget again.
+            missing_since = CASE WHEN e.event = 'missing' THEN COALESCE(j.missing_since, p_now) END,
             started_at = COALESCE(j.started_at, p_now - round(e.ran_s * 1000000)::bigint),
             finished_at = CASE WHEN t.target IN ('dead', 'cancelled') THEN p_now END,
             -- A missing handler recurs every few seconds during a deployment and would push the

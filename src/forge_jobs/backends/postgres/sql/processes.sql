@@ -6,8 +6,8 @@ WITH replaced AS (
     UPDATE forge.processes SET dead = true WHERE NOT dead AND host_id IN ($2, $9)
 )
 INSERT INTO forge.processes
-    (host_id, label, queues, pid, hostname, version, lease_s, started_at, heartbeat_at)
-SELECT $2, $3, $4, $5, $6, $7, $8, t.now, t.now FROM (SELECT forge.store_now_v1($1) AS now) AS t
+    (host_id, label, queues, pid, hostname, version, lease_s, signatures, started_at, heartbeat_at)
+SELECT $2, $3, $4, $5, $6, $7, $8, $10, t.now, t.now FROM (SELECT forge.store_now_v1($1) AS now) AS t
 RETURNING id;
 
 -- name: heartbeat
@@ -52,6 +52,14 @@ SELECT p.id, p.host_id, p.label, p.queues, p.pid, p.hostname, p.version, p.lease
 FROM forge.processes p
 WHERE NOT p.dead AND p.heartbeat_at + round(p.lease_s * 1000000)::bigint > forge.store_now_v1($1)
 ORDER BY p.host_id, p.id;
+
+-- name: signatures
+-- What each living process published about one kind; those without it are left out.
+SELECT p.id, p.queues, p.signatures::jsonb ->> $2 AS signature
+FROM forge.processes p
+WHERE NOT p.dead AND NOT p.quiet AND p.signatures::jsonb -> $2 IS NOT NULL
+    AND p.heartbeat_at + round(p.lease_s * 1000000)::bigint > forge.store_now_v1($1)
+ORDER BY p.id;
 
 -- name: control
 -- Control version, cancel requests and the quiet flag for one process. Index: cancel_requests_owner, the primary keys.

@@ -54,8 +54,11 @@ def finish_row(
     delay_s = (
         _throttle(tx, row, details, finish) if finish.event is Event.THROTTLE else finish.delay_s
     )
-    if finish.event is Event.MISSING and details.missing_since is None:
-        details.missing_since = tx.now
+    if finish.event is Event.MISSING:
+        details.missing_since = details.missing_since or tx.now
+    elif finish.event is not Event.DONE:
+        # It ran: the next search for a worker that can run it has the whole budget again.
+        details.missing_since = None
     details.crashes += finish.event is Event.CRASH
     _record_error(tx, row, details, finish)
     attempt_returned = finish.event in _GIVES_ATTEMPT_BACK and target is JobStatus.SCHEDULED

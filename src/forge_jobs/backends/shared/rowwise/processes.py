@@ -12,6 +12,7 @@ from forge_jobs.store.processes import (
     HeartbeatReply,
     NewProcess,
     ProcessRecord,
+    ProcessSignature,
     ProcessStats,
     Share,
     SlotsInUse,
@@ -84,6 +85,15 @@ class RowwiseProcesses:
                 (self._record(process) for process in self._alive(now)),
                 key=lambda record: record.host_id,
             )
+
+    async def signatures(self, kind: str) -> list[ProcessSignature]:
+        with self._storage.read() as now:
+            return [
+                ProcessSignature(each.key, each.registration.queues, signature)
+                for each in sorted(self._alive(now), key=lambda process: process.key)
+                if not each.quiet
+                and (signature := each.registration.signatures.get(kind)) is not None
+            ]
 
     async def control(self, key: int) -> Control:
         with self._storage.read():

@@ -1,7 +1,8 @@
 -- name: register
 -- Registers a worker process; its key is the owner of its claims.
-INSERT INTO forge_processes (host_id, label, queues, pid, hostname, version, lease_s, started_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+INSERT INTO forge_processes
+    (host_id, label, queues, pid, hostname, version, lease_s, started_at, signatures)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
 
 -- name: mark_host_dead
 -- Declares the process of a host id dead: it was seen to exit, or it registers again. Index:
@@ -21,6 +22,12 @@ SELECT id, host_id FROM forge_processes WHERE dead_at IS NULL ORDER BY host_id;
 -- The same with all columns.
 SELECT id, host_id, label, queues, pid, hostname, version, lease_s, started_at, quiet
 FROM forge_processes WHERE dead_at IS NULL ORDER BY host_id;
+
+-- name: signatures
+-- What each process published about one kind; those without it are left out.
+SELECT p.id, p.host_id, p.queues, s.value
+FROM forge_processes p JOIN json_each(p.signatures) AS s ON s.key = ?1
+WHERE p.dead_at IS NULL AND NOT p.quiet ORDER BY p.id;
 
 -- name: key_of_host
 -- The key of a host id. Index: forge_processes_host.

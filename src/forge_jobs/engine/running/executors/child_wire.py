@@ -87,10 +87,10 @@ class RunReport(Struct, frozen=True, tag="report", omit_defaults=True):
 
 class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=True):
     """The handler ended. ``successors``: jobs to store in the transaction that finishes it as
-    done."""
+    done. ``names`` and ``by_value`` as in ``Missing``."""
 
     number: int
-    how: Literal["done", "failed", "dead", "throttled", "snooze"]
+    how: Literal["done", "failed", "dead", "throttled", "snooze", "missing"]
     message: str = ""
     delay_s: float | None = None
     scope: str | None = None
@@ -98,6 +98,8 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaul
     explicit: bool = False
     successors: tuple[NewJob, ...] = ()
     traceback: str | None = None
+    names: tuple[str, ...] | None = None
+    by_value: bool = False
 
 
 ToChild: TypeAlias = SetUp | StartRun | StopRun
@@ -130,8 +132,10 @@ def finished_message(
             )  # fmt: skip
         case Stopped(message=message) | Crashed(message=message):
             return RunFinished(number=number, how="failed", message=message, explicit=explicit)
-        case Missing():
-            return RunFinished(number=number, how="failed", message=str(outcome), explicit=explicit)
+        case Missing(message=message, names=names, by_value=by_value):
+            return RunFinished(
+                number=number, how="missing", message=message, names=names, by_value=by_value
+            )
         case Dead(message=message):
             return RunFinished(
                 number=number, how="dead", message=message, explicit=explicit,
@@ -161,6 +165,8 @@ def outcome_of(message: RunFinished) -> RunOutcome:
             outcome = Throttled(message.delay_s, message.scope)
         case "snooze":
             outcome = Snooze(message.delay_s or 1.0)
+        case "missing":
+            outcome = Missing(message.message, names=message.names, by_value=message.by_value)
         case _:
             assert_never(message.how)
     if message.traceback is not None:

@@ -1,0 +1,3 @@
+-- compatibility: additive
+-- What a process takes, by kind, as JSON (core.kind_signature.KindSignature); NULL for processes of older versions.
+ALTER TABLE forge.processes ADD COLUMN signatures text;
