@@ -114,6 +114,9 @@ class Gateway:
         if self.forge is not None:
             await self.forge.aready()
         await self.storage.open()
+        for runtime in self.runtimes.values():
+            if runtime.queue is not None:
+                await runtime.queue.open(self.storage)
 
     async def check_tokens(self) -> None:
         """Call getMe for each bot, with retries. A failure is logged and does not stop startup."""

@@ -20,6 +20,7 @@ class MemoryGatewayStore:
         self._quarantined: list[QuarantinedBody] = []
         self._last_quarantined = 0
         self._levels: dict[str, int] = {}
+        self._kinds: dict[str, str] = {}
 
     async def open(self) -> None:
         return
@@ -66,6 +67,12 @@ class MemoryGatewayStore:
 
     async def delete_quarantined(self, number: int) -> None:
         self._quarantined = [found for found in self._quarantined if found.id != number]
+
+    async def assign_update_kind(self, bot_id: str, candidates: Sequence[str]) -> dict[str, str]:
+        taken = set(self._kinds.values())
+        if bot_id not in self._kinds:
+            self._kinds[bot_id] = next(kind for kind in candidates if kind not in taken)
+        return dict(self._kinds)
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if len(self._levels) > _MAX_LEVELS:
