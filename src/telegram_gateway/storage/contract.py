@@ -96,6 +96,14 @@ class GatewayStore(Protocol):
         kinds of all bots afterwards, by bot id."""
         ...
 
+    async def queue_slots(self) -> dict[str, int]:
+        """The slots that a gateway last gave to each queue."""
+        ...
+
+    async def record_queue_slots(self, queue: str, slots: int) -> None:
+        """Record that a gateway gave these slots to the queue."""
+        ...
+
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         """Acquire one send from all of these limits and return 0, or acquire none and return the
         microseconds to wait."""

@@ -21,6 +21,7 @@ class MemoryGatewayStore:
         self._last_quarantined = 0
         self._levels: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
+        self._slots: dict[str, int] = {}
 
     async def open(self) -> None:
         return
@@ -73,6 +74,12 @@ class MemoryGatewayStore:
         if bot_id not in self._kinds:
             self._kinds[bot_id] = next(kind for kind in candidates if kind not in taken)
         return dict(self._kinds)
+
+    async def queue_slots(self) -> dict[str, int]:
+        return dict(self._slots)
+
+    async def record_queue_slots(self, queue: str, slots: int) -> None:
+        self._slots[queue] = slots
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if len(self._levels) > _MAX_LEVELS:
