@@ -13,7 +13,7 @@ from typing import Any, Final
 from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, Retry
 
 from .backlog import Backlog
-from .calls import Call, message, truncate_text
+from .calls import Call, reply, truncate_text
 from .config import Bot, Ordering
 from .flood import BOT_RATE, scope_of
 from .reported_jobs import ReportedJobs
@@ -174,21 +174,17 @@ class BotQueue:
         @forge.task(kind=f"notice.{bot.slug}", queue=bot.sends_queue, payload_limit=MAX_PAYLOAD)
         async def notice(job: DeadJob, ctx: Context) -> None:
             update = update_from_base64(str(job.payload["raw"]))
-            chat = update.chat_id if update.chat_id is not None else update.user_id
-            told = chat is not None and bot.notify_on_dead
+            text = bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
+            answer = reply(update, truncate_text(text)) if bot.notify_on_dead else None
             _LOG.error(
                 "bot %s: %s is dead after %d attempts, %s: %s (job %s)",
                 bot.slug, update.label, job.attempts,
-                "its chat is told" if told else "nobody is told", job.error, job.id,
+                "nobody is told" if answer is None else "its chat is told", job.error, job.id,
                 extra={"bot": bot.slug, "update_id": update.id, "chat_id": update.chat_id,
                        "job_id": job.id, "error": job.error},
             )  # fmt: skip
-            if chat is None or not told:
-                return
-            text = bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
-            self.enqueue_on_done(
-                ctx, [message(chat, truncate_text(text), thread_id=update.thread_id)], quiet=True
-            )
+            if answer is not None:
+                self.enqueue_on_done(ctx, [answer], quiet=True)
 
         return notice
 
