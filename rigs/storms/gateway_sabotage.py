@@ -62,8 +62,8 @@ def _ignore_dedupe_keys() -> None:
         def using(self, *, dedupe_key: str, dedupe_for: float, **options: Any) -> Any:
             return self._task.using(**options)
 
-    def update_task(self: Any, forge: Any) -> Any:
-        return Keyless(original(self, forge))
+    def update_task(self: Any, kind: str, notice: Any) -> Any:
+        return Keyless(original(self, kind, notice))
 
     BotQueue._update_task = update_task
 

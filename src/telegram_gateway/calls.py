@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
+from .update import Update
+
 MAX_TEXT: Final = 4_096
 ALLOWED_METHODS: Final = frozenset(
     {
@@ -29,12 +31,35 @@ class Call(msgspec.Struct, frozen=True):
         return found if isinstance(found, int | str) else None
 
 
-def message(chat_id: int, text: str, *, thread_id: int | None = None) -> Call:
+_BY_LOWER_NAME: Final = {method.lower(): method for method in ALLOWED_METHODS}
+
+
+def allowed_method(name: str) -> str | None:
+    """The method of this name, which may be in any case; None if handlers must not call it."""
+    return _BY_LOWER_NAME.get(name.lower())
+
+
+def message(chat_id: int, text: str) -> Call:
     """A sendMessage call with plain text; no markup is interpreted."""
-    parameters: dict[str, Any] = {"chat_id": chat_id, "text": text}
-    if thread_id is not None:
-        parameters["message_thread_id"] = thread_id
-    return Call("sendMessage", parameters)
+    return Call("sendMessage", {"chat_id": chat_id, "text": text})
+
+
+def reply(update: Update, text: str) -> Call | None:
+    """A message to the chat of the update, in its topic and over its business connection; without
+    a chat to its user. None if it has neither."""
+    chat = update.chat_id if update.chat_id is not None else update.user_id
+    return None if chat is None else addressed(message(chat, text), update)
+
+
+def addressed(call: Call, update: Update) -> Call:
+    """The call with the business connection and the topic of the update, where the method has such
+    a parameter and the call does not set it."""
+    parameters = dict(call.parameters)
+    if update.business_connection_id is not None and call.method.startswith(("send", "editM")):
+        parameters.setdefault("business_connection_id", update.business_connection_id)
+    if update.thread_id is not None and call.method.startswith("send"):
+        parameters.setdefault("message_thread_id", update.thread_id)
+    return Call(call.method, parameters)
 
 
 def truncate_text(text: str) -> str:

@@ -34,6 +34,7 @@ from .janitor import Janitor
 from .masking import Mask
 from .metrics import GatewayMetrics
 from .pages import pages
+from .queue_settings import apply_queue_settings
 from .queueing import BotQueue, DirectReply, QueuedReply
 from .reported_jobs import ReportedJobs
 from .sending import Outgoing
@@ -97,7 +98,7 @@ class Gateway:
             await self.open_stores()
             if self.forge is not None:
                 janitor = Janitor(self.forge, self.settings, self.storage, self.counters)
-                await janitor.apply_retention(self.bots)
+                await apply_queue_settings(self.forge, self.storage, self.settings, self.bots)
                 await janitor.run_once()
                 if workers:
                     # The HTTP server uses the first quarter of the grace period.
@@ -114,6 +115,9 @@ class Gateway:
         if self.forge is not None:
             await self.forge.aready()
         await self.storage.open()
+        for runtime in self.runtimes.values():
+            if runtime.queue is not None:
+                await runtime.queue.open(self.storage)
 
     async def check_tokens(self) -> None:
         """Call getMe for each bot, with retries. A failure is logged and does not stop startup."""

@@ -5,12 +5,12 @@ Dead updates are never purged unless their retention is set.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from forge_jobs import Forge, QueueChange, cleanup_once, reap_stale_jobs
+from forge_jobs import Forge, cleanup_once, reap_stale_jobs
 
-from .config import Bot, Settings
+from .config import Settings
 from .handlers.auth import WRONG_WITHIN_S
 from .metrics import GatewayMetrics
 from .storage import GatewayStore
@@ -31,19 +31,6 @@ class Janitor:
         self._settings = settings
         self._storage = storage
         self._counters = counters
-
-    async def apply_retention(self, bots: Sequence[Bot]) -> None:
-        """Write the retention settings of the environment to the queues of these bots."""
-        store = await self._forge.aready()
-        change = QueueChange(
-            retain_done_s=self._settings.done_retention_s,
-            retain_dead_s=self._settings.dead_retention_s,
-        )
-        for bot in bots:
-            queues = [bot.sends_queue, *([bot.updates_queue] if bot.in_queue else [])]
-            for queue in queues:
-                await store.queues.ensure(queue, slots=self._settings.workers)
-                await store.queues.change(queue, change)
 
     async def run_once(self) -> None:
         """Run one pass. A failing step does not stop the others; the pass ends after 30 s."""

@@ -6,17 +6,19 @@ are one transaction, too.
 """
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, Retry
 
 from .backlog import Backlog
-from .calls import Call, message, truncate_text
+from .calls import Call, reply, truncate_text
 from .config import Bot, Ordering
 from .flood import BOT_RATE, scope_of
 from .reported_jobs import ReportedJobs
 from .sending import Outgoing
+from .storage import GatewayStore
 from .update import Update, update_from_base64
 from .update_run import UpdateRun
 
@@ -54,8 +56,33 @@ class BotQueue:
         self._stuck_s = stuck_s
         self._outgoing = outgoing
         self._reported = reported
+        self._forge = forge
         self._send = self._send_task(forge)
-        self._update = self._update_task(forge) if bot.in_queue else None
+        self._update: Any = None
+
+    async def open(self, storage: GatewayStore) -> None:
+        """Define the task for updates. Its kind belongs to the bot for good: dedupe keys are unique
+        per kind, so a new handler or slug must not change it."""
+        bot = self.bot
+        if not bot.in_queue or self._update is not None:
+            return
+        former = await self._former_kinds()
+        named = f"update.{bot.handler}.{bot.slug}"
+        candidates = [named] if named in former or not former else former
+        kinds = await storage.assign_update_kind(bot.id, [*candidates, f"update.{bot.id}"])
+        own = kinds[bot.id]
+        notice = self._notice_task(self._forge)
+        self._update = self._update_task(own, notice)
+        for kind in former:
+            if kind not in kinds.values():
+                # Updates that release 0.1 stored for a former handler are run by this one.
+                self._update_task(kind, notice)
+
+    async def _former_kinds(self) -> list[str]:
+        """The kinds of this slug's updates that workers have published."""
+        store = await self._forge.aready()
+        name = re.compile(rf"update\.[a-z]+\.{re.escape(self.bot.slug)}")
+        return sorted(kind for kind in await store.queues.kinds() if name.fullmatch(kind))
 
     # ------------------------------------------------------------------ in
 
@@ -63,7 +90,7 @@ class BotQueue:
         """Store an update durably. ``duplicate`` of the result: it was stored before."""
         bot = self.bot
         if self._update is None:
-            raise RuntimeError(f"bot {bot.slug} has no queue")
+            raise RuntimeError(f"the queue of bot {bot.slug} is not open")
         tags = [f"bot:{bot.slug}", f"update:{update.id}"]
         if update.chat_id is not None:
             tags.append(f"chat:{update.chat_id}")
@@ -147,37 +174,31 @@ class BotQueue:
         @forge.task(kind=f"notice.{bot.slug}", queue=bot.sends_queue, payload_limit=MAX_PAYLOAD)
         async def notice(job: DeadJob, ctx: Context) -> None:
             update = update_from_base64(str(job.payload["raw"]))
-            chat = update.chat_id if update.chat_id is not None else update.user_id
-            told = chat is not None and bot.notify_on_dead
+            text = bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
+            answer = reply(update, truncate_text(text)) if bot.notify_on_dead else None
             _LOG.error(
                 "bot %s: %s is dead after %d attempts, %s: %s (job %s)",
                 bot.slug, update.label, job.attempts,
-                "its chat is told" if told else "nobody is told", job.error, job.id,
+                "nobody is told" if answer is None else "its chat is told", job.error, job.id,
                 extra={"bot": bot.slug, "update_id": update.id, "chat_id": update.chat_id,
                        "job_id": job.id, "error": job.error},
             )  # fmt: skip
-            if chat is None or not told:
-                return
-            text = bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
-            self.enqueue_on_done(
-                ctx, [message(chat, truncate_text(text), thread_id=update.thread_id)], quiet=True
-            )
+            if answer is not None:
+                self.enqueue_on_done(ctx, [answer], quiet=True)
 
         return notice
 
-    def _update_task(self, forge: Forge) -> Any:
+    def _update_task(self, kind: str, notice: Any) -> Any:
         bot = self.bot
 
-        # The handler's name is part of the kind: updates for a former handler are not run by the
-        # new one.
-        @forge.task(
-            kind=f"update.{bot.handler}.{bot.slug}",
+        @self._forge.task(
+            kind=kind,
             queue=bot.updates_queue,
             max_attempts=bot.max_attempts,
             retry=Retry(delays=bot.backoff_s),
             timeout=self._stuck_s,
             payload_limit=MAX_PAYLOAD,
-            on_dead=self._notice_task(forge),
+            on_dead=notice,
         )
         async def update(raw: str, ctx: Context) -> None:
             self.enqueue_on_done(ctx, await self.run.run(update_from_base64(raw), ctx))

@@ -38,6 +38,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     message_id: int | None = None
     thread_id: int | None = None
+    business_connection_id: str | None = None
+    inline_message_id: str | None = None
 
     @property
     def words(self) -> list[str]:
@@ -106,7 +108,12 @@ def read_update(raw: bytes) -> Update:
         or _text_or_none(part.get("caption"))
         or _text_or_none(part.get("data")),
         message_id=_int_or_none(message.get("message_id")),
-        thread_id=_int_or_none(message.get("message_thread_id")),
+        # In groups without topics a thread is a chain of replies, which cannot be addressed.
+        thread_id=_int_or_none(message.get("message_thread_id"))
+        if message.get("is_topic_message") is True
+        else None,
+        business_connection_id=_text_or_none(message.get("business_connection_id")),
+        inline_message_id=_text_or_none(part.get("inline_message_id")),
     )
 
 

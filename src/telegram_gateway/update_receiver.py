@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from forge_jobs import Clock, Closed, JobOutcome, StoreError
 
 from .bot_api import ApiError, BotApi, NoResponse
-from .calls import Call, message
+from .calls import Call, reply
 from .config import Bot, HandlerName, Settings, SyncFailure
 from .handlers.contract import Handler
 from .metrics import GatewayMetrics
@@ -28,6 +28,7 @@ from .update import Update, read_update
 _LOG: Final = logging.getLogger("telegram_gateway.update_receiver")
 _MAX_SEEN: Final = 10_000
 _ESCAPED: Final = re.compile(rb"\\u00([0-7][0-9a-fA-F])")
+_CODE_COMMAND: Final = re.compile(r"\s*/auth(?!\w)", re.IGNORECASE)
 _QUARANTINE_BYTES: Final = 64 << 10
 _PROMPT_EVERY_S: Final = 60.0
 _MAX_SYNC_S: Final = 45.0
@@ -218,13 +219,14 @@ class UpdateReceiver:
     async def _prompt(self, bot: Bot, update: Update) -> None:
         """Ask the user to log in, at most once a minute; sent immediately, without a job."""
         user, now = update.user_id or 0, self._clock.mono()
-        if update.chat_id is None or now - self._prompted.get(user, -1e9) < _PROMPT_EVERY_S:
+        prompt = None if update.chat_id is None else reply(update, _PROMPT)
+        if prompt is None or now - self._prompted.get(user, -1e9) < _PROMPT_EVERY_S:
             return
         if len(self._prompted) >= _MAX_SEEN:
             self._prompted.clear()
         self._prompted[user] = now
         try:
-            await self._try_call(bot, message(update.chat_id, _PROMPT, thread_id=update.thread_id))
+            await self._try_call(bot, prompt)
         except BaseException:
             self._prompted.pop(user, None)
             raise
@@ -258,10 +260,8 @@ class UpdateReceiver:
             reason = f"not handled within {_MAX_SYNC_S:g} s"
         if bot.sync_failure is SyncFailure.REDELIVER:
             return _Received(ReceiveStatus.UNAVAILABLE, reason)
-        if update.chat_id is not None:
-            await self._send_apology(
-                bot, message(update.chat_id, _APOLOGY, thread_id=update.thread_id)
-            )
+        if update.chat_id is not None and (apology := reply(update, _APOLOGY)) is not None:
+            await self._send_apology(bot, apology)
         return _Received(ReceiveStatus.FAILED, reason)
 
     async def _send_apology(self, bot: Bot, call: Call) -> None:
@@ -324,5 +324,6 @@ def _unescape(body: bytes) -> bytes:
 
 
 def contains_code(update: Update) -> bool:
-    """Whether the text begins with the command that carries the secret code."""
-    return (update.text or "").lstrip().lower().startswith("/auth")
+    """Whether the text begins with the command that carries the secret code, as a whole word:
+    ``/auth code`` or ``/auth@BotName code``, not ``/authors``."""
+    return _CODE_COMMAND.match(update.text or "") is not None

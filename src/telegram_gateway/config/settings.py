@@ -34,6 +34,7 @@ class Settings:
     public_url: str | None = None
     api_base: str = TELEGRAM
     workers: int = 4
+    workers_given: bool = False
     poll_s: float = 1.0
     lease_s: float = EngineSettings().lease_s
     heartbeat_s: float | None = None
@@ -136,6 +137,7 @@ def read_settings(env: Environment, problems: Problems) -> Settings:
         public_url=_read_address(env, problems, "PUBLIC_URL"),
         api_base=_read_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM,
         workers=env.integer("WORKERS", 4, 1, 256),
+        workers_given=env.text("WORKERS") is not None,
         poll_s=env.duration("WORKER_POLL", 1.0),
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,

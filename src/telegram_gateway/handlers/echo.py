@@ -1,6 +1,6 @@
 """The echo handler: sends the same text to the same chat and topic."""
 
-from telegram_gateway.calls import Call, message, truncate_text
+from telegram_gateway.calls import Call, reply, truncate_text
 from telegram_gateway.update import Update
 
 
@@ -8,9 +8,10 @@ class Echo:
     """Replies to text messages only; edits, stickers and reactions get no reply."""
 
     async def answer(self, update: Update, attempt: int) -> list[Call]:
-        if update.kind != "message" or update.text is None or update.chat_id is None:
+        if update.kind != "message" or update.text is None:
             return []
-        return [message(update.chat_id, truncate_text(update.text), thread_id=update.thread_id)]
+        answer = reply(update, truncate_text(update.text))
+        return [] if answer is None else [answer]
 
     async def close(self) -> None:
         return

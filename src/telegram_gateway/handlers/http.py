@@ -2,10 +2,9 @@
 
 import asyncio
 import email.utils
-from typing import Any, Final
+from typing import Final
 
 import httpx2
-import msgspec
 
 from forge_jobs import Clock, Dead, Failed
 from telegram_gateway.addresses import (
@@ -21,6 +20,7 @@ from telegram_gateway.signing import signed_headers
 from telegram_gateway.update import Update
 
 from .answers import calls_of
+from .form_answers import decode_answer
 
 _MAX_RESPONSE: Final = 64 << 10
 _CONNECT_S: Final = 2.0
@@ -28,6 +28,7 @@ _CONNECT_S: Final = 2.0
 # closes costs the update an attempt and half a minute.
 _KEEPALIVE_S: Final = 1.0
 _MAX_WAIT_S: Final = 3_600.0
+SECRET_HEADER: Final = "x-telegram-bot-api-secret-token"
 _ABORT: Final = ("webhook-delivery", "abort-message")
 
 
@@ -94,12 +95,21 @@ class HttpHandler:
                 "x-bot": self._bot.slug,
                 "x-update-id": str(update.id),
                 "x-attempt": str(attempt),
+                **self._secret_header(),
                 **signed,
             },
             extensions={"sni_hostname": endpoint.tls_name},
             timeout=httpx2.Timeout(limit_s, connect=min(_CONNECT_S, limit_s)),
         )
         return await _send_within(self._client, request, limit_s)
+
+    def _secret_header(self) -> dict[str, str]:
+        """The header by which bot libraries recognise Telegram; not over plain HTTP to a public
+        address, where others could read it."""
+        target = self._target
+        if target.networks is None and not target.url.lower().startswith("https://"):
+            return {}
+        return {SECRET_HEADER: self._bot.secrets[0].decode()}
 
     def _parse_response(
         self, status: int, headers: httpx2.Headers, body: bytes, update: Update
@@ -113,13 +123,7 @@ class HttpHandler:
             return []
         if len(body) > _MAX_RESPONSE:
             raise Dead(f"the answer is longer than {_MAX_RESPONSE:,} bytes")
-        try:
-            answer: Any = msgspec.json.decode(body)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise Dead("the answer is not JSON") from None
-        if not isinstance(answer, dict):
-            raise Dead("the answer is not a JSON object")
-        return calls_of(answer, update)
+        return calls_of(decode_answer(headers.get("content-type", ""), body), update)
 
     def _wait_s(self, headers: httpx2.Headers) -> float | None:
         text = headers.get("retry-after", "").strip()

@@ -40,7 +40,8 @@ class QuarantinedBody(NamedTuple):
 
 
 class GatewayStore(Protocol):
-    """Sessions, wrong codes, quarantine and send limits. A session is valid for all bots."""
+    """Sessions, wrong codes, quarantine, send limits, and the kinds of bots' updates. A session is
+    valid for all bots."""
 
     async def open(self) -> None:
         """Create the tables if they are missing."""
@@ -88,6 +89,19 @@ class GatewayStore(Protocol):
 
     async def delete_quarantined(self, number: int) -> None:
         """Delete a quarantined body, if it exists."""
+        ...
+
+    async def assign_update_kind(self, bot_id: str, candidates: Sequence[str]) -> dict[str, str]:
+        """Assign the first candidate that no bot has to this bot, unless it has one already. The
+        kinds of all bots afterwards, by bot id."""
+        ...
+
+    async def queue_slots(self) -> dict[str, int]:
+        """The slots that a gateway last gave to each queue."""
+        ...
+
+    async def record_queue_slots(self, queue: str, slots: int) -> None:
+        """Record that a gateway gave these slots to the queue."""
         ...
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:

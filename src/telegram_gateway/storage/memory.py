@@ -20,6 +20,8 @@ class MemoryGatewayStore:
         self._quarantined: list[QuarantinedBody] = []
         self._last_quarantined = 0
         self._levels: dict[str, int] = {}
+        self._kinds: dict[str, str] = {}
+        self._slots: dict[str, int] = {}
 
     async def open(self) -> None:
         return
@@ -66,6 +68,18 @@ class MemoryGatewayStore:
 
     async def delete_quarantined(self, number: int) -> None:
         self._quarantined = [found for found in self._quarantined if found.id != number]
+
+    async def assign_update_kind(self, bot_id: str, candidates: Sequence[str]) -> dict[str, str]:
+        taken = set(self._kinds.values())
+        if bot_id not in self._kinds:
+            self._kinds[bot_id] = next(kind for kind in candidates if kind not in taken)
+        return dict(self._kinds)
+
+    async def queue_slots(self) -> dict[str, int]:
+        return dict(self._slots)
+
+    async def record_queue_slots(self, queue: str, slots: int) -> None:
+        self._slots[queue] = slots
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if len(self._levels) > _MAX_LEVELS:

@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS gateway_quarantine (
 INSERT INTO gateway_quarantined (at, bot_id, reason, size, body)
     SELECT at, bot_id, 'stored by release 0.1', length(body), body FROM gateway_quarantine;
 DELETE FROM gateway_quarantine;
+CREATE TABLE IF NOT EXISTS gateway_update_kind (bot_id text PRIMARY KEY, kind text NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS gateway_queue_slots (queue text PRIMARY KEY, slots integer NOT NULL);
 CREATE TABLE IF NOT EXISTS gateway_flood (key text PRIMARY KEY, level bigint NOT NULL);
 """
 # Two gateways may start at the same time, and concurrent CREATE IF NOT EXISTS can fail.
@@ -147,6 +149,28 @@ class PostgresGatewayStore:
     async def delete_quarantined(self, number: int) -> None:
         async with self._durable.transaction() as tx:
             await tx.execute("DELETE FROM gateway_quarantined WHERE id = $1", number)
+
+    async def assign_update_kind(self, bot_id: str, candidates: Sequence[str]) -> dict[str, str]:
+        # Nothing happens if the bot has a kind, or the kind a bot.
+        text = "INSERT INTO gateway_update_kind VALUES ($1, $2) ON CONFLICT DO NOTHING"
+        async with self._durable.transaction() as tx:
+            for kind in candidates:
+                await tx.execute(text, bot_id, kind)
+            rows = await tx.fetch("SELECT bot_id, kind FROM gateway_update_kind")
+        return {row["bot_id"]: row["kind"] for row in rows}
+
+    async def queue_slots(self) -> dict[str, int]:
+        async with self._durable.transaction() as tx:
+            rows = await tx.fetch("SELECT queue, slots FROM gateway_queue_slots")
+        return {row["queue"]: row["slots"] for row in rows}
+
+    async def record_queue_slots(self, queue: str, slots: int) -> None:
+        text = (
+            "INSERT INTO gateway_queue_slots VALUES ($1, $2) "
+            "ON CONFLICT (queue) DO UPDATE SET slots = excluded.slots"
+        )
+        async with self._durable.transaction() as tx:
+            await tx.execute(text, queue, slots)
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if not wanted:

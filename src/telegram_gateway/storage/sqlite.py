@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS gateway_quarantine (
 INSERT INTO gateway_quarantined (at, bot_id, reason, size, body)
     SELECT at, bot_id, 'stored by release 0.1', length(body), body FROM gateway_quarantine;
 DELETE FROM gateway_quarantine;
+CREATE TABLE IF NOT EXISTS gateway_update_kind (bot_id TEXT PRIMARY KEY, kind TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS gateway_queue_slots (queue TEXT PRIMARY KEY, slots INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS gateway_flood (key TEXT PRIMARY KEY, level INTEGER NOT NULL)
     WITHOUT ROWID;
 """
@@ -204,6 +206,24 @@ class SqliteGatewayStore:
     async def delete_quarantined(self, number: int) -> None:
         text = "DELETE FROM gateway_quarantined WHERE id = ?"
         await self._durable.write(lambda tx: tx.execute(text, (number,)))
+
+    async def assign_update_kind(self, bot_id: str, candidates: Sequence[str]) -> dict[str, str]:
+        def change(tx: sqlite3.Connection) -> dict[str, str]:
+            for kind in candidates:
+                # Ignored if the bot has a kind, or the kind a bot.
+                text = "INSERT OR IGNORE INTO gateway_update_kind VALUES (?, ?)"
+                tx.execute(text, (bot_id, kind))
+            return dict(tx.execute("SELECT bot_id, kind FROM gateway_update_kind").fetchall())
+
+        return await self._durable.write(change)
+
+    async def queue_slots(self) -> dict[str, int]:
+        text = "SELECT queue, slots FROM gateway_queue_slots"
+        return dict(await self._durable.run(lambda tx: tx.execute(text).fetchall()))
+
+    async def record_queue_slots(self, queue: str, slots: int) -> None:
+        text = "INSERT OR REPLACE INTO gateway_queue_slots VALUES (?, ?)"
+        await self._durable.write(lambda tx: tx.execute(text, (queue, slots)))
 
     async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         read = "SELECT level FROM gateway_flood WHERE key = ?"
