@@ -23,7 +23,10 @@ def audit(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List operator actions, newest first; entries are kept for 90 days.
+    """List operator actions and log-ins, newest first; entries are kept for 90 days.
+
+    MORE has the outcome, and changed settings as before→after. With --json, an entry also has the
+    role and the ids of the first 100 jobs of a bulk action.
 
     \b
     Example:
@@ -39,16 +42,35 @@ def audit(
         terminal.write_json(to_json(page))
         return
     if not page.entries:
-        terminal.console().print("Nothing yet: each retry, pause or edit leaves an entry here.")
+        terminal.console().print(
+            "Nothing yet: each log-in, retry, pause or edit leaves an entry here."
+        )
         return
     rows = terminal.table("WHEN", "WHO", "WHAT", "TO WHAT", "MORE", shrink=("TO WHAT", "MORE"))
     for line in page.entries:
         time = f"{line.at:%Y-%m-%d %H:%M:%S}"
-        rows.add_row(time, line.actor, line.action, line.subject, _detail(line))
+        who = f"{line.actor} {line.address}" if line.address else line.actor
+        rows.add_row(time, who, line.action, line.subject, _detail(line))
     terminal.console().print(rows)
     if page.next is not None:
         terminal.messages().print(f"More: --after {page.next}")
 
 
 def _detail(line: AuditEntryView) -> str:
-    return " ".join(f"{name}={value}" for name, value in line.detail.items() if value is not None)
+    """The outcome, and each change as ``slots=3→5``."""
+    changed = {**line.before, **line.after}
+    parts = [
+        f"{name}={value}"
+        for name, value in line.detail.items()
+        if value is not None and name not in changed
+    ]
+    parts += [
+        f"{name}={_text(line.before.get(name))}→{_text(line.after.get(name))}" for name in changed
+    ]
+    if len(line.ids) > 1:
+        parts.append(f"ids={line.ids[0]},… (--json has {len(line.ids)})")
+    return " ".join(parts)
+
+
+def _text(value: object) -> str:
+    return "–" if value is None else str(value)

@@ -79,9 +79,16 @@ def password() -> None:
     """
     import_standalone()
     from forge_jobs.kit.entropy import SECRET_ENTROPY
+    from forge_jobs.web.access.credentials import MIN_PASSWORD_LENGTH
     from forge_jobs.web.access.hashes import hash_password
 
     given = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    if len(given) < MIN_PASSWORD_LENGTH:
+        raise Stop(
+            f"the password is shorter than {MIN_PASSWORD_LENGTH} characters: choose a longer one, "
+            "for example four random words",
+            code="bad_password",
+        )
     typer.echo(hash_password(given, SECRET_ENTROPY))
 
 

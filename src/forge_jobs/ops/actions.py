@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from forge_jobs.config import DEFAULT_QUEUE_WORKERS
 from forge_jobs.core import names
 from forge_jobs.core import payload as json_payload
+from forge_jobs.core.audit import MAX_IDS, Value
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound
 from forge_jobs.core.ids import decode
@@ -29,10 +30,9 @@ from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.queues import QueueChange, QueueConfig
 from forge_jobs.store.store import Store
 
-from .audit import Audit, AuditEntry, StoreAudit
+from .audit import Actor, Audit, AuditTrail, field_values
 from .duplicates import duplicate_request, duplicate_request_with
 from .queries import COUNT_CAP, get_record
-from .store_time import audit_time
 
 BATCH_SIZE = 500
 
@@ -91,14 +91,14 @@ class JobActions:
         self,
         store: Store,
         *,
-        actor: str,
+        actor: str | Actor,
         audit: Audit | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._store = store
-        self._actor = actor
-        self._audit = audit or StoreAudit(store)
-        self._clock = clock
+        trail = AuditTrail(store, actor, audit, clock)
+        self._actor = trail.actor.name
+        self.record_action = trail.record
 
     # -------------------------------------------------------------------------------------- jobs
 
@@ -210,28 +210,22 @@ class JobActions:
     ) -> QueueConfig:
         """Change a queue's settings; NotFound for an unused name, unless ``create``."""
         await self._ensure_queue(name, create=create)
-        config = await self._store.queues.change(name, change)
-        detail = {
+        detail: dict[str, Value] = {
             field: value
             for field in QueueChange.__struct_fields__
             if isinstance(value := getattr(change, field), str | int | float | bool | None)
         }
-        await self.record_action("set queue", name, detail)
-        return config
+        return await self._change_queue("set queue", name, change, detail)
 
     async def pause(self, name: str) -> QueueConfig:
         """Start no further jobs of the queue; running ones continue."""
         await self._ensure_queue(name)
-        config = await self._store.queues.change(name, QueueChange(paused=True))
-        await self.record_action("pause", name)
-        return config
+        return await self._change_queue("pause", name, QueueChange(paused=True))
 
     async def resume(self, name: str) -> QueueConfig:
         """Start jobs of a paused queue again."""
         await self._ensure_queue(name)
-        config = await self._store.queues.change(name, QueueChange(paused=False))
-        await self.record_action("resume", name)
-        return config
+        return await self._change_queue("resume", name, QueueChange(paused=False))
 
     async def unthrottle(self, name: str) -> None:
         """Open the queue's throttle gate now."""
@@ -271,6 +265,7 @@ class JobActions:
         progress: OnProgress | None,
     ) -> Acted:
         total = Acted()
+        ids = await self._first_ids(action, selection)
         try:
             async for done in _run_in_batches(action, selection, run_batch):
                 total = _add(total, done)
@@ -280,12 +275,29 @@ class JobActions:
             # the batches that were committed stay, so the audit must show them
             if total != Acted():
                 with contextlib.suppress(ForgeError):
-                    await self.record_action(
-                        action, audit_subject(selection), {**_detail(total), "whole": False}
-                    )
+                    detail = {**_detail(total), "whole": False}
+                    await self.record_action(action, audit_subject(selection), detail, ids=ids)
             raise
-        await self.record_action(action, audit_subject(selection), _detail(total))
+        await self.record_action(action, audit_subject(selection), _detail(total), ids=ids)
         return total
+
+    async def _first_ids(self, action: Action, selection: Selection) -> tuple[str, ...]:
+        """The first jobs that the action is about, for the audit."""
+        if selection.filter is None:
+            return _validated_ids(selection.ids)[:MAX_IDS]
+        filter = restrict_filter(action, selection.filter)
+        page = await self._store.jobs.page(filter, limit=MAX_IDS)
+        return tuple(record.id for record in page.jobs)
+
+    async def _change_queue(
+        self, action: str, name: str, change: QueueChange, detail: Mapping[str, Value] = {}
+    ) -> QueueConfig:
+        fields = QueueChange.__struct_fields__
+        before = field_values(await self._store.queues.get(name), fields)
+        config = await self._store.queues.change(name, change)
+        after = field_values(config, fields)
+        await self.record_action(action, name, detail, before=before, after=after)
+        return config
 
     async def _ensure_queue(self, name: str, *, create: bool = False) -> None:
         """Create settings for a queue that has jobs but no settings yet, or with ``create``."""
@@ -300,19 +312,6 @@ class JobActions:
                     f"or make it with `forge queues set {name} --create`"
                 )
         await self._store.queues.ensure(name, slots=DEFAULT_QUEUE_WORKERS)
-
-    async def record_action(
-        self, action: str, subject: str, detail: Mapping[str, str | int | float | bool | None] = {}
-    ) -> None:
-        """Write an audit entry for ``actor``."""
-        entry = AuditEntry(
-            at=await audit_time(self._store, self._clock),
-            actor=self._actor,
-            action=action,
-            subject=subject,
-            detail=detail,
-        )
-        await self._audit.record(entry)
 
 
 async def _run_in_batches(

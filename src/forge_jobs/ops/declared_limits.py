@@ -1,7 +1,7 @@
 """Declared limits and throttle scopes: read models and operator actions."""
 
-from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from msgspec import UNSET
 
@@ -14,9 +14,11 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.store import Store
 
-from .audit import Audit, AuditEntry, StoreAudit
-from .store_time import audit_time, store_now
+from .audit import Actor, Audit, AuditTrail, field_values
+from .store_time import store_now
 from .views import View
+
+_AUDITED: Final = ("concurrency", "rate_per_s", "burst", "by_operator")
 
 
 class LimitView(View, frozen=True, kw_only=True):
@@ -67,12 +69,15 @@ class LimitActions:
     """Changes limits and scopes of one store on behalf of ``actor``, the name in the audit."""
 
     def __init__(
-        self, store: Store, *, actor: str, audit: Audit | None = None, clock: Clock = SYSTEM_CLOCK
+        self,
+        store: Store,
+        *,
+        actor: str | Actor,
+        audit: Audit | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._store = store
-        self._actor = actor
-        self._audit = audit or StoreAudit(store)
-        self._clock = clock
+        self._trail = AuditTrail(store, actor, audit, clock)
 
     async def set(
         self,
@@ -93,32 +98,27 @@ class LimitActions:
         )
         if change == LimitChange():
             raise BadOption("say what to set, for example --concurrency 5 or 50/m")
+        before = field_values(await self._limit(limit_name), _AUDITED)
         limit = await self._store.limits.change(limit_name, change)
         detail = {"concurrency": limit.concurrency, "per_s": limit.rate_per_s}
-        await self._record_action("set limit", name, detail)
+        after = field_values(limit, _AUDITED)
+        await self._trail.record("set limit", name, detail, before=before, after=after)
         return _limit_view(limit, (await self._store.limits.bucket(name)).taken)
 
     async def reset(self, name: str) -> None:
         """Return the limit to what code declares."""
-        await self._store.limits.reset(check_limit_name(name))
-        await self._record_action("reset limit", name)
+        before = field_values(await self._limit(check_limit_name(name)), _AUDITED)
+        await self._store.limits.reset(name)
+        after = field_values(await self._limit(name), _AUDITED)
+        await self._trail.record("reset limit", name, before=before, after=after)
 
     async def open_scope(self, scope: str) -> None:
         """Open the gate of a throttled scope: its jobs may start at once."""
         await self._store.limits.open_scope(scope)
-        await self._record_action("open scope", scope)
+        await self._trail.record("open scope", scope)
 
-    async def _record_action(
-        self, action: str, subject: str, detail: Mapping[str, float | None] = {}
-    ) -> None:
-        entry = AuditEntry(
-            at=await audit_time(self._store, self._clock),
-            actor=self._actor,
-            action=action,
-            subject=subject,
-            detail=detail,
-        )
-        await self._audit.record(entry)
+    async def _limit(self, name: str) -> Limit | None:
+        return next((one for one in await self._store.limits.all() if one.name == name), None)
 
 
 def check_limit_name(name: str) -> str:

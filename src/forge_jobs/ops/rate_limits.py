@@ -1,6 +1,6 @@
 """Rate limits that handlers take permits from: read models and operator actions."""
 
-from collections.abc import Mapping
+from typing import Final
 
 from forge_jobs.core import names
 from forge_jobs.core.errors import NotFound
@@ -9,9 +9,10 @@ from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
-from .audit import Audit, AuditEntry, StoreAudit
-from .store_time import audit_time
+from .audit import Actor, Audit, AuditTrail, field_values
 from .views import View
+
+_AUDITED: Final = ("refill_per_s", "capacity")
 
 
 class RateLimitView(View, frozen=True, kw_only=True):
@@ -35,12 +36,15 @@ class RateLimitActions:
     """Changes rate limits of one store; ``actor`` is the name in the audit."""
 
     def __init__(
-        self, store: Store, *, actor: str, audit: Audit | None = None, clock: Clock = SYSTEM_CLOCK
+        self,
+        store: Store,
+        *,
+        actor: str | Actor,
+        audit: Audit | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._store = store
-        self._actor = actor
-        self._audit = audit or StoreAudit(store)
-        self._clock = clock
+        self._trail = AuditTrail(store, actor, audit, clock)
 
     async def set_rate(
         self, scope: str, rate: str | None = None, *, burst: float | None = None
@@ -58,12 +62,13 @@ class RateLimitActions:
         if rate is not None:
             per_s, _ = rate_of(rate)
             capacity = max(1.0, float(rate.partition("/")[0]))
+        before = field_values(bucket, _AUDITED)
         bucket = await self._store.token_buckets.put(
             scope, capacity=capacity if burst is None else burst, refill_per_s=per_s
         )
-        await self._record_action(
-            "set limit", scope, {"per_s": bucket.refill_per_s, "burst": bucket.capacity}
-        )
+        detail = {"per_s": bucket.refill_per_s, "burst": bucket.capacity}
+        after = field_values(bucket, _AUDITED)
+        await self._trail.record("set limit", scope, detail, before=before, after=after)
         return _rate_limit_view(bucket)
 
     async def drain(self, scope: str) -> RateLimitView:
@@ -73,21 +78,9 @@ class RateLimitActions:
             scopes = ", ".join(bucket.scope for bucket in buckets) or "none"
             raise NotFound(f"there is no rate limit {scope!r} (known: {scopes})")
         await self._store.token_buckets.drain(scope)
-        await self._record_action("drain limit", scope)
+        await self._trail.record("drain limit", scope)
         views = await rate_limits(self._store)
         return next(view for view in views if view.scope == scope)
-
-    async def _record_action(
-        self, action: str, subject: str, detail: Mapping[str, float] = {}
-    ) -> None:
-        entry = AuditEntry(
-            at=await audit_time(self._store, self._clock),
-            actor=self._actor,
-            action=action,
-            subject=subject,
-            detail=detail,
-        )
-        await self._audit.record(entry)
 
 
 def _rate_limit_view(bucket: TokenBucket) -> RateLimitView:

@@ -6,12 +6,13 @@ was read. So an edit beside a fire cannot bring a fired tick back.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from forge_jobs.core import payload as json_payload
+from forge_jobs.core.audit import Value
 from forge_jobs.core.declaration import Declaration
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
@@ -23,15 +24,16 @@ from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 from forge_jobs.store.store import Store
 
-from .audit import Audit, AuditEntry, StoreAudit
+from .audit import Actor, Audit, AuditTrail, field_values
 from .queries import decode_redacted, restore_redacted
-from .store_time import audit_time
 from .views import View, optional_datetime
 
 _MAX_TRIES = 20
 _SPEC_FIELDS = CronSpec.__struct_fields__
-_Detail = Mapping[str, str | int | float | bool | None]
-_NO_DETAIL: _Detail = {}
+# A payload is not recorded; the template holds one, too.
+_NOT_AUDITED = ("name", "payload", "template")
+_AUDITED = (*(name for name in _SPEC_FIELDS if name not in _NOT_AUDITED), "enabled")
+_MAX_PAYLOAD_FIELDS = 20
 
 
 class ScheduleView(View, frozen=True, kw_only=True):
@@ -94,14 +96,12 @@ class ScheduleActions:
         self,
         store: Store,
         *,
-        actor: str,
+        actor: str | Actor,
         audit: Audit | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._store = store
-        self._actor = actor
-        self._audit = audit or StoreAudit(store)
-        self._clock = clock
+        self._trail = AuditTrail(store, actor, audit, clock)
 
     # -------------------------------------------------------------------------------------- reads
 
@@ -138,7 +138,9 @@ class ScheduleActions:
                 f"there is a schedule {spec.name!r} already: change it with `forge cron set`, "
                 "or choose another name"
             )
-        await self._record_action("create schedule", spec.name, {"expression": spec.expression})
+        detail = {"expression": spec.expression}
+        after = field_values(schedule, _AUDITED)
+        await self._trail.record("create schedule", spec.name, detail, after=after)
         return await self.get(spec.name)
 
     async def edit(self, name: str, change: ScheduleChange) -> ScheduleView:
@@ -157,31 +159,33 @@ class ScheduleActions:
                 current, **new_values, edited=current.declared, enabled=enabled, error=None
             )
 
-        await self._change(name, apply_edit)
-        detail = {
+        detail: dict[str, Value] = {
             field: value for field, value in new_values.items() if not isinstance(value, bytes)
         }
-        await self._record_action("edit schedule", name, detail)
+        await self._change("edit schedule", name, apply_edit, detail)
         return await self.get(name)
 
     async def enable(self, name: str) -> ScheduleView:
         """Fire from the next tick on; ticks while it was disabled do not count as missed."""
-        await self._change(name, lambda current: replace(current, enabled=True, error=None))
-        await self._record_action("enable schedule", name)
+        await self._change(
+            "enable schedule", name, lambda current: replace(current, enabled=True, error=None)
+        )
         return await self.get(name)
 
     async def disable(self, name: str) -> ScheduleView:
         """Do not fire until it is enabled again; clears its error."""
-        await self._change(name, lambda current: replace(current, enabled=False, error=None))
-        await self._record_action("disable schedule", name)
+        await self._change(
+            "disable schedule", name, lambda current: replace(current, enabled=False, error=None)
+        )
         return await self.get(name)
 
     async def delete(self, name: str) -> None:
         """Delete a schedule; its jobs stay. The next worker that starts creates a declared schedule
         again: disable it instead."""
+        before = field_values(await self._get(name), _AUDITED)
         if not await self._store.schedules.delete(name):
             raise _not_found(name)
-        await self._record_action("delete schedule", name)
+        await self._trail.record("delete schedule", name, before=before)
 
     async def trigger(
         self,
@@ -201,14 +205,20 @@ class ScheduleActions:
         fire = await self._store.schedules.trigger(name, prepare(job))
         if fire is None:
             raise _not_found(name)
-        await self._record_action(
+        await self._trail.record(
             "run schedule", name, {"job": fire.job_id, "outcome": fire.outcome}
         )
         return fire
 
     # -------------------------------------------------------------------------------------- parts
 
-    async def _change(self, name: str, change: Callable[[Schedule], Schedule]) -> None:
+    async def _change(
+        self,
+        action: str,
+        name: str,
+        change: Callable[[Schedule], Schedule],
+        detail: Mapping[str, Value] = {},
+    ) -> None:
         for _ in range(_MAX_TRIES):
             current = await self._get(name)
             changed = change(current)
@@ -222,6 +232,13 @@ class ScheduleActions:
                 next_at = first_tick(changed, await self._now(), last_at=current.last_at)
                 changed = replace(changed, next_at=next_at)
             if await self._store.schedules.put(changed, expect=current.version):
+                await self._trail.record(
+                    action,
+                    name,
+                    {**detail, **_payload_detail(current.payload, changed.payload)},
+                    before=field_values(current, _AUDITED),
+                    after=field_values(changed, _AUDITED),
+                )
                 return
         raise Conflict(f"schedule {name!r} changes all the time: try again")
 
@@ -233,17 +250,6 @@ class ScheduleActions:
 
     async def _now(self) -> int:
         return await self._store.now()
-
-    async def _record_action(self, action: str, subject: str, detail: _Detail = _NO_DETAIL) -> None:
-        await self._audit.record(
-            AuditEntry(
-                at=await audit_time(self._store, self._clock),
-                actor=self._actor,
-                action=action,
-                subject=subject,
-                detail=detail,
-            )
-        )
 
 
 def schedule_view(schedule: Schedule) -> ScheduleView:
@@ -288,6 +294,18 @@ def _timing_changed(current: Schedule, changed: Schedule) -> bool:
 
 def _spec_changed(current: Schedule, changed: Schedule) -> bool:
     return any(getattr(current, name) != getattr(changed, name) for name in _SPEC_FIELDS)
+
+
+def _payload_detail(before: bytes, after: bytes) -> dict[str, Value]:
+    """The names of the payload's fields that were added, changed or removed."""
+    old, new = json_payload.decode(before), json_payload.decode(after)
+    if old == new:
+        return {}
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return {"payload_changed": True}
+    old, new = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return {"payload_changed": ", ".join(names[:_MAX_PAYLOAD_FIELDS])}
 
 
 def _not_found(name: str) -> NotFound:

@@ -49,9 +49,10 @@ def mission_control(
     """Pages and API for this Forge, as an ASGI application.
 
     Without ``auth`` only requests from this machine are accepted, as admin. ``auth`` is
-    ``Credentials``, or a callable from a request to an identity or a role. ``read_only`` omits
-    every route that writes. ``hosts`` are the accepted host names; empty accepts all. ``root`` is
-    the mount path, for frameworks that do not set ``root_path`` (Litestar, Django).
+    ``Credentials``, or a callable from a request to an identity, a role, a response such as a
+    redirect to a login, or None to refuse. ``read_only`` omits every route that writes. ``hosts``
+    are the accepted host names; empty accepts all. ``root`` is the mount path, for frameworks that
+    do not set ``root_path`` (Litestar, Django).
     """
     match auth:
         case None:
@@ -87,7 +88,7 @@ class MissionControl:
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
         self.chart_cache = ChartCache(forge.clock)
         self.layout = Layout(title, PAGES, read_only=read_only, login=access.login)
-        self._login_throttle = login.LoginThrottle(access, forge.clock)
+        self._login = login.Login.over(access, self.layout, forge.aready, forge.clock)
         self._app = Guard(
             Starlette(
                 routes=self._routes(), exception_handlers={TooLarge: too_large, 500: internal_error}
@@ -109,8 +110,8 @@ class MissionControl:
         return [
             Route("/healthz", _liveness, methods=["GET"]),
             Route("/readyz", self._ready, methods=["GET"]),
-            Route("/login", self._login, methods=["GET", "POST"]),
-            Route("/logout", self._logout, methods=["POST"]),
+            Route("/login", self._handle_login, methods=["GET", "POST"]),
+            Route("/logout", self._handle_logout, methods=["POST"]),
             Mount("/static", StaticFiles(directory=page_files.STATIC)),
             Route("/live", self._page_guard(Role.VIEWER, self._live), methods=["GET"]),
             *(self._page_route(page) for page in PAGES),
@@ -121,17 +122,20 @@ class MissionControl:
 
     # ----------------------------------------------------------------- authentication and role
 
-    async def _request_context(self, request: Request) -> RequestContext | None:
+    async def _request_context(self, request: Request) -> RequestContext | Response | None:
         identity = await self.access.identify(request)
-        if identity is None:
-            return None
-        return await self._context_for(identity, request.scope.get("root_path", ""))
+        if not isinstance(identity, Identity):
+            return identity
+        root = request.scope.get("root_path", "")
+        return await self._context_for(identity, root, login.address_of(request))
 
-    async def _context_for(self, identity: Identity, root: str) -> RequestContext:
-        store = await self.forge.aready()
+    async def _context_for(
+        self, identity: Identity, root: str, address: str | None
+    ) -> RequestContext:
         return RequestContext(
-            self.forge, store, identity, self.operations, self.chart_cache, self.read_only, root
-        )
+            self.forge, await self.forge.aready(), identity, self.operations, self.chart_cache,
+            self.read_only, root, address,
+        )  # fmt: skip
 
     async def _stamp(self) -> str:
         """A text that changes with everything pages show: writes to the store, background reads
@@ -146,6 +150,8 @@ class MissionControl:
                 context = await self._request_context(request)
                 if context is None:
                     return login.require_login(request, self.access)
+                if isinstance(context, Response):
+                    return login.custom_response(request, context)
                 if context.identity.role < role:
                     raise NotAllowed(f"this needs the role {role.word}: ask an admin")
                 return await handler(context, request)
@@ -159,8 +165,10 @@ class MissionControl:
             try:
                 context = await self._request_context(request)
                 if context is None:
-                    text = "who are you? send a bearer token, or log in"
+                    text = login.refusal_text(self.access)
                     return error_responses.problem_response(401, "unauthorized", text)
+                if isinstance(context, Response):
+                    return context
                 if context.identity.role < role:
                     raise NotAllowed(f"this needs the role {role.word}: ask an admin")
                 return await handler(context, request)
@@ -202,7 +210,7 @@ class MissionControl:
             raise NotFound(f"{page.path} does not change by itself: open it as a page")
 
         async def render() -> str:
-            current = await self._context_for(context.identity, context.root)
+            current = await self._context_for(context.identity, context.root, context.address)
             variables = await page.view(current, params)
             return self.layout.render_main(page, current, request, variables)
 
@@ -226,15 +234,15 @@ class MissionControl:
             return PlainTextResponse("the store cannot be reached\n", 503)
         return PlainTextResponse("ok\n")
 
-    async def _login(self, request: Request) -> Response:
+    async def _handle_login(self, request: Request) -> Response:
         try:
-            return await login.handle_login(request, self.access, self.layout, self._login_throttle)
+            return await self._login.handle(request)
         except ForgeError as error:
             return self.layout.error_page(request, error)
 
-    async def _logout(self, request: Request) -> Response:
+    async def _handle_logout(self, request: Request) -> Response:
         try:
-            return await login.handle_logout(request, self.access)
+            return await self._login.handle_logout(request)
         except ForgeError as error:
             # the session may still be valid: keep the cookie, so that logout can be repeated
             return self.layout.error_page(request, error)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.ops.actions import JobActions
+from forge_jobs.ops.audit import Actor
 from forge_jobs.ops.declared_limits import LimitActions
 from forge_jobs.ops.rate_limits import RateLimitActions
 from forge_jobs.ops.schedules import ScheduleActions
@@ -29,7 +30,8 @@ class NotAllowed(ForgeError):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What pages, forms and API endpoints get; ``root`` is the mount path of Mission Control."""
+    """What pages, forms and API endpoints get. ``root`` is the mount path of Mission Control,
+    ``address`` where the request comes from."""
 
     forge: "Forge"
     store: "Store"
@@ -38,6 +40,7 @@ class RequestContext:
     chart_cache: "ChartCache"
     read_only: bool = False
     root: str = ""
+    address: str | None = None
 
     @property
     def clock(self) -> "Clock":
@@ -50,22 +53,27 @@ class RequestContext:
     @property
     def job_actions(self) -> JobActions:
         """Actions on jobs, queues and workers; the audit names this identity."""
-        return JobActions(self.store, actor=self.actor, clock=self.forge.clock)
+        return JobActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def schedule_actions(self) -> ScheduleActions:
         """Reads and changes schedules."""
-        return ScheduleActions(self.store, actor=self.actor, clock=self.forge.clock)
+        return ScheduleActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def limit_actions(self) -> LimitActions:
         """Changes declared limits and throttle scopes."""
-        return LimitActions(self.store, actor=self.actor, clock=self.forge.clock)
+        return LimitActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def rate_limit_actions(self) -> RateLimitActions:
         """Changes rate limits."""
-        return RateLimitActions(self.store, actor=self.actor, clock=self.forge.clock)
+        return RateLimitActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
+
+    @property
+    def audit_actor(self) -> Actor:
+        """The identity as the audit records it."""
+        return Actor(self.actor, self.identity.role.word, self.address)
 
     @property
     def actor(self) -> str:

@@ -16,7 +16,7 @@ _PASSWORDS: Final = {
     "FORGE_WEB_PASSWORD_OPERATOR": Role.OPERATOR,
     "FORGE_WEB_PASSWORD_VIEWER": Role.VIEWER,
 }
-_MIN_PASSWORD_LENGTH: Final = 8
+MIN_PASSWORD_LENGTH: Final = 8
 
 
 class Credentials:
@@ -26,19 +26,20 @@ class Credentials:
         self, passwords: Mapping[Role, str], tokens: Mapping[str, Identity] | None = None
     ) -> None:
         for role, password in passwords.items():
-            if not is_hash(password) and len(password) < _MIN_PASSWORD_LENGTH:
+            if not is_hash(password) and len(password) < MIN_PASSWORD_LENGTH:
                 raise BadConfig(
-                    f"the {role.word} password is shorter than {_MIN_PASSWORD_LENGTH} characters: "
+                    f"the {role.word} password is shorter than {MIN_PASSWORD_LENGTH} characters: "
                     "choose a longer one"
                 )
         self._passwords = dict(sorted(passwords.items(), reverse=True))
         self._tokens = dict(tokens or {})
         self.login = bool(passwords)
 
-    def role_of(self, password: str) -> Role | None:
-        """The role of a password, or None. Deliberately expensive (scrypt)."""
+    def role_of(self, password: str, only: Role | None = None) -> Role | None:
+        """The role of a password, or None; with ``only`` that role alone is tried. Deliberately
+        expensive (scrypt)."""
         for role, configured in self._passwords.items():
-            if _password_matches(password, configured):
+            if only in (None, role) and _password_matches(password, configured):
                 return role
         return None
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 from starlette.requests import Request
+from starlette.responses import Response
 
 from forge_jobs.core.errors import BadConfig
 
@@ -30,8 +31,10 @@ class Identity(Struct, frozen=True):
     role: Role
 
 
-Identify: TypeAlias = Callable[[Request], Identity | str | Awaitable[Identity | str | None] | None]
-"""A user's own check: the identity, the name of a role, or None to refuse."""
+Identified: TypeAlias = Identity | str | Response | None
+Identify: TypeAlias = Callable[[Request], Identified | Awaitable[Identified]]
+"""A user's own check: the identity, the name of a role, a response to send instead of the page
+(such as a redirect to a login), or None to refuse."""
 
 
 def parse_role(word: str, *, source: str) -> Role:

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 
 from forge_jobs.ops.sessions import Session, Sessions
 
@@ -26,8 +27,9 @@ class AccessMethod(Protocol):
         """Whether there is a login page."""
         ...
 
-    async def identify(self, request: Request) -> Identity | None:
-        """The identity, or None. StoreError if the session cannot be read."""
+    async def identify(self, request: Request) -> Identity | Response | None:
+        """The identity; a response to send instead of the page, such as a redirect to a login; or
+        None. StoreError if the session cannot be read."""
         ...
 
     def identified_by_token(self, headers: Headers) -> bool:
@@ -36,8 +38,8 @@ class AccessMethod(Protocol):
         credentials they do attach."""
         ...
 
-    async def log_in(self, password: str) -> str | None:
-        """A session token for the right password, else None."""
+    async def log_in(self, password: str, only: Role | None = None) -> str | None:
+        """A session token for the right password, else None; with ``only``, of that role alone."""
         ...
 
     async def log_out(self, request: Request) -> None:
@@ -50,7 +52,7 @@ class _WithoutLogin:
 
     login = False
 
-    async def log_in(self, password: str) -> str | None:
+    async def log_in(self, password: str, only: Role | None = None) -> str | None:
         return None
 
     async def log_out(self, request: Request) -> None:
@@ -59,6 +61,11 @@ class _WithoutLogin:
 
 class ThisMachineOnly(_WithoutLogin):
     """Without credentials: requests from this machine are admin, others are refused."""
+
+    refusal = (
+        "Mission Control answers only this machine while it has no credentials: "
+        "set FORGE_WEB_PASSWORD or FORGE_WEB_TOKENS, or pass auth="
+    )
 
     async def identify(self, request: Request) -> Identity | None:
         host = request.client.host if request.client is not None else ""
@@ -73,10 +80,15 @@ class ThisMachineOnly(_WithoutLogin):
 class CustomCheck(_WithoutLogin):
     """A callable of the application that mounts Mission Control."""
 
+    refusal = (
+        "the application's own check (auth=) refused this request: log in to the application, or "
+        "ask its administrator for a role"
+    )
+
     def __init__(self, check: Identify) -> None:
         self._check = check
 
-    async def identify(self, request: Request) -> Identity | None:
+    async def identify(self, request: Request) -> Identity | Response | None:
         found = self._check(request)
         if inspect.isawaitable(found):
             found = await found
@@ -94,6 +106,8 @@ class PasswordsAndTokens:
 
     A session is valid as long as its role has the password it was created with.
     """
+
+    refusal = "log in, or send a bearer token: `forge web token` creates one"
 
     def __init__(self, credentials: Credentials, sessions: Sessions) -> None:
         self._credentials = credentials
@@ -120,9 +134,9 @@ class PasswordsAndTokens:
     def identified_by_token(self, headers: Headers) -> bool:
         return self._credentials.bearer_of(bearer_token(headers) or "") is not None
 
-    async def log_in(self, password: str) -> str | None:
+    async def log_in(self, password: str, only: Role | None = None) -> str | None:
         # scrypt is expensive: not on the event loop
-        role = await asyncio.to_thread(self._credentials.role_of, password)
+        role = await asyncio.to_thread(self._credentials.role_of, password, only)
         if role is None:
             return None
         await self._sessions.key(reread=True)

@@ -9,7 +9,7 @@ from forge_jobs.ops.sessions import SESSION_LIFETIME_S
 
 from .identity import Role
 
-__all__ = ["COOKIE", "SESSION_LIFETIME_S", "bearer_token", "session_tokens"]
+__all__ = ["COOKIE", "SESSION_LIFETIME_S", "bearer_token", "role_of_session", "session_tokens"]
 
 COOKIE: Final = "forge_session"
 # A browser sends one for each matching path; more than a few do not come from a browser.
@@ -29,6 +29,12 @@ def session_tokens(headers: Headers) -> list[tuple[Role, str]]:
         return []
     matches = (_SESSION_TOKEN.fullmatch(value) for value in dict.fromkeys(values))
     return [(Role[match[1].upper()], match[0]) for match in matches if match is not None]
+
+
+def role_of_session(token: str) -> Role | None:
+    """The role of a session token; None for a token of another form."""
+    match = _SESSION_TOKEN.fullmatch(token)
+    return None if match is None else Role[match[1].upper()]
 
 
 def bearer_token(headers: Headers) -> str | None:

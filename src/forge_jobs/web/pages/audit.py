@@ -1,8 +1,10 @@
 """The audit page."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from forge_jobs.ops.audit import read_entries
+from forge_jobs.core.audit import Value
+from forge_jobs.ops.audit import AuditEntryView, read_entries
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
@@ -20,14 +22,37 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
         {
             "at": entry.at,
             "actor": entry.actor,
+            "role": entry.role,
+            "address": entry.address,
             "action": entry.action,
             "subject": entry.subject,
-            # counts of zero are noise
-            "detail": {name: detail_text(value) for name, value in entry.detail.items() if value},
+            # counts of zero are noise; what is shown as a change is not shown twice
+            "detail": {
+                name: detail_text(value)
+                for name, value in entry.detail.items()
+                if value and name not in entry.after
+            },
+            "changes": changes(entry),
+            "ids": entry.ids if len(entry.ids) > 1 or entry.ids != (entry.subject,) else (),
         }
         for entry in page.entries
     ]
     return {"entries": rows, "next": page.next, "filter": filters}
+
+
+def changes(entry: AuditEntryView) -> list[tuple[str, str, str]]:
+    """Name, former and new value of each changed field; "–" where there was or is none."""
+    names = {**entry.before, **entry.after}
+    return [
+        (name, _change_text(entry.before, name), _change_text(entry.after, name)) for name in names
+    ]
+
+
+def _change_text(values: Mapping[str, Value], name: str) -> str:
+    value = values.get(name)
+    if value is None:
+        return "–"
+    return "no" if value is False else detail_text(value)
 
 
 def detail_text(value: object) -> str:
