@@ -2,7 +2,7 @@
 
 from .cron_schedules import TestCronSchedules, TestTicks
 from .fixtures import clock, second_store, store, worker
-from .jobs_bulk import TestBulk, TestDelete, TestRetry
+from .jobs_bulk import TestBulk, TestDelete, TestReschedule, TestRetry
 from .jobs_cancel import TestCancel
 from .jobs_dedupe import TestDedupe, TestKeyRelease, TestRetryAndKeys
 from .jobs_due import TestExpiry, TestPromote
@@ -66,6 +66,7 @@ __all__ = [
     "TestReap",
     "TestRelease",
     "TestReplies",
+    "TestReschedule",
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
