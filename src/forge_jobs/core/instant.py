@@ -60,6 +60,11 @@ def after(now: Instant, span_s: float) -> Instant:
     return now + round(span_s * SECOND)
 
 
+def due_at(now: Instant, *, delay_s: float, run_at: Instant | None) -> Instant:
+    """``run_at``, else ``delay_s`` after ``now``; never before ``now``."""
+    return after(now, delay_s) if run_at is None else max(run_at, now)
+
+
 def from_datetime(moment: datetime, *, field: str) -> Instant:
     """The instant of an aware datetime. BadTime for a naive one: its zone is not known."""
     if moment.tzinfo is None:

@@ -45,6 +45,7 @@ class BulkAction(StrEnum):
     CANCEL = "cancel"
     RETRY = "retry"
     RUN_NOW = "run_now"
+    RESCHEDULE = "reschedule"
     DELETE = "delete"
 
 
@@ -65,7 +66,8 @@ class Acted(Struct, frozen=True, kw_only=True):
     """How many jobs a bulk action affected, within its limit.
 
     ``changed``: the action was applied. ``requested``: running jobs that got a cancel request.
-    ``skipped``: the action does not apply to their state, or another job holds their dedupe key.
+    ``skipped``: the action does not apply to their state, or another job holds their dedupe key;
+    ``key_taken`` is how many of them it is for the key.
     ``missing``: ids that do not exist. ``next`` continues a filter that matches more jobs; ids are
     always processed in one call.
     """
@@ -73,5 +75,6 @@ class Acted(Struct, frozen=True, kw_only=True):
     changed: int = 0
     requested: int = 0
     skipped: int = 0
+    key_taken: int = 0
     missing: int = 0
     next: Cursor | None = None

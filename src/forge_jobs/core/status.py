@@ -48,6 +48,7 @@ class Event(StrEnum):
     EXPIRE = "expire"
     RETRY = "retry"
     RUN_NOW = "run_now"
+    RESCHEDULE = "reschedule"
     DELETE = "delete"
 
 
@@ -122,6 +123,8 @@ def _rules() -> tuple[Rule, ...]:
         rules.append(Rule(status, Event.RETRY, _P, _RESET, "no other live job holds its key"))
     for status in (_S, _F):
         rules.append(Rule(status, Event.RUN_NOW, _P, _KEPT, "an operator asked for it"))
+    for status, target in ((_S, _S), (_P, _S), (_H, _S), (_F, _F)):
+        rules.append(Rule(status, Event.RESCHEDULE, target, _KEPT, "it is given another due time"))
     for status in (*WAITING, *TERMINAL):
         rules.append(Rule(status, Event.DELETE, None, _KEPT, "an operator asked for it"))
     return tuple(rules)

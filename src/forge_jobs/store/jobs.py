@@ -276,6 +276,8 @@ class JobStore(Protocol):
         selection: Selection,
         *,
         reason: str = "",
+        delay_s: float = 0.0,
+        run_at: Instant | None = None,
         limit: int,
         after: Cursor | None = None,
     ) -> Acted:
@@ -288,6 +290,10 @@ class JobStore(Protocol):
           removed, and they hold their dedupe key again. Jobs whose key another live job holds are
           skipped; of several selected jobs with one key, one is retried.
         * RUN_NOW: scheduled and failed jobs become pending now, and workers are notified.
+        * RESCHEDULE: waiting jobs become due ``delay_s`` from now, or at ``run_at`` if it is given.
+          They are scheduled until then; failed ones stay failed. A time that has passed means now.
+          Workers are notified, since the new time may be earlier than the old one. An expiry stays:
+          a job that is not started by then is cancelled.
         * DELETE: jobs are deleted with their logs and dedupe keys. A running one gets a cancel
           request instead.
 

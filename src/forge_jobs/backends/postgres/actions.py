@@ -5,10 +5,10 @@ in one transaction. Rows are locked in the order of their keys before an action 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Selection
 from forge_jobs.core.status import RETRYABLE, JobStatus
 from forge_jobs.store.jobs import Retention
@@ -24,6 +24,15 @@ _LIMIT_S: Final = 60.0
 _DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED)
 
 
+class Asked(NamedTuple):
+    """An action and what it needs: ``reason`` of a cancel, the new time of a reschedule."""
+
+    action: BulkAction
+    reason: str
+    delay_s: float
+    run_at: Instant | None
+
+
 class _Effect:
     """What one call did: counts, and the queues to notify."""
 
@@ -31,6 +40,7 @@ class _Effect:
         self.now = now
         self.changed = 0
         self.requested = 0
+        self.key_taken = 0
         self.queues: list[str] = []
 
 
@@ -48,10 +58,9 @@ class Actions:
 
     async def act(
         self,
-        action: BulkAction,
+        asked: Asked,
         selection: Selection,
         *,
-        reason: str,
         limit: int,
         after: Cursor | None,
     ) -> Acted:
@@ -69,11 +78,12 @@ class Actions:
                 keys, following = page.keys, self._queries.cursor(page)
             effect = _Effect(await self._now(link))
             if keys:
-                await self._apply(link, action, effect, keys, reason)
+                await self._apply(link, asked, effect, keys)
             acted = Acted(
                 changed=effect.changed,
                 requested=effect.requested,
                 skipped=len(keys) - effect.changed - effect.requested,
+                key_taken=effect.key_taken,
                 missing=missing,
                 next=following,
             )
@@ -83,16 +93,17 @@ class Actions:
         await self._notifier.notify([EVERYBODY] if effect.requested else effect.queues)
         return acted
 
-    async def _apply(
-        self, link: Link, action: BulkAction, effect: _Effect, keys: Sequence[int], reason: str
-    ) -> None:
-        match action:
+    async def _apply(self, link: Link, asked: Asked, effect: _Effect, keys: Sequence[int]) -> None:
+        match asked.action:
             case BulkAction.CANCEL:
-                await self._cancel(link, effect, keys, rows.storable(reason))
+                await self._cancel(link, effect, keys, rows.storable(asked.reason))
             case BulkAction.RETRY:
                 await self._retry(link, effect, keys)
             case BulkAction.RUN_NOW:
                 await self._run_now(link, effect, keys)
+            case BulkAction.RESCHEDULE:
+                run_at = due_at(effect.now, delay_s=asked.delay_s, run_at=asked.run_at)
+                await self._reschedule(link, effect, keys, run_at)
             case BulkAction.DELETE:
                 await self._delete(link, effect, keys)
 
@@ -109,6 +120,7 @@ class Actions:
         ended = await link.fetch(self._sql["lock_terminal"], keys)
         able = [row for row in (*live, *ended) if rows.status_of(row["status"]) in RETRYABLE]
         chosen = await self._with_dedupe_key(link, able, keys)
+        effect.key_taken = len(able) - len(chosen)
         if chosen:
             row = await link.row(self._sql["retry_jobs"], effect.now, chosen)
             effect.queues += [] if row is None else row["queues"] or ()
@@ -121,6 +133,20 @@ class Actions:
             row = await link.row(self._sql["make_pending"], effect.now, due, True)
             effect.queues += [] if row is None else row["queues"] or ()
             effect.changed += len(due)
+
+    async def _reschedule(
+        self, link: Link, effect: _Effect, keys: Sequence[int], run_at: Instant
+    ) -> None:
+        waiting, _ = _split(await link.fetch(self._sql["lock_live"], keys))
+        if waiting:
+            jobs = [row["id"] for row in waiting]
+            await link.fetch(self._sql["count_rescheduled"], effect.now, jobs)
+            row = await link.row(self._sql["reschedule_jobs"], jobs, run_at)
+            effect.queues += [] if row is None else row["queues"] or ()
+            # Those that were pending or held gave up their slots.
+            row = await link.row(self._sql["admit_buckets_of_jobs"], effect.now, jobs)
+            effect.queues += [] if row is None else row["queues"] or ()
+            effect.changed += len(waiting)
 
     async def _delete(self, link: Link, effect: _Effect, keys: Sequence[int]) -> None:
         waiting, running = _split(await link.fetch(self._sql["lock_live"], keys))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.store.jobs import (
@@ -16,7 +17,7 @@ from forge_jobs.store.jobs import (
 )
 
 from . import rows, sql_files
-from .actions import Actions
+from .actions import Actions, Asked
 from .connection.server import Link, Server
 from .enqueue import Enqueuer
 from .exchange import Exchanger
@@ -123,10 +124,13 @@ class PostgresJobs:
         selection: Selection,
         *,
         reason: str = "",
+        delay_s: float = 0.0,
+        run_at: Instant | None = None,
         limit: int,
         after: Cursor | None = None,
     ) -> Acted:
-        return await self._actions.act(action, selection, reason=reason, limit=limit, after=after)
+        how = Asked(action, reason, delay_s, run_at)
+        return await self._actions.act(how, selection, limit=limit, after=after)
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         return await self._actions.purge(keep, limit=limit)

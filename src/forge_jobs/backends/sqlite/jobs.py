@@ -7,7 +7,7 @@ from typing import Final
 
 from forge_jobs.backends.shared.rowwise import actions, finish, limit_buckets, transitions
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import TERMINAL, JobStatus
@@ -108,13 +108,23 @@ class SqliteJobs:
         selection: Selection,
         *,
         reason: str = "",
+        delay_s: float = 0.0,
+        run_at: Instant | None = None,
         limit: int,
         after: Cursor | None = None,
     ) -> Acted:
         if selection.ids and selection.filter is not None:
             raise BadOption("a selection takes ids or a filter, not both")
         return await self._writer.call(
-            lambda tx: _act(tx, action, selection, reason=reason, limit=limit, after=after)
+            lambda tx: _act(
+                tx,
+                action,
+                selection,
+                reason=reason,
+                run_at=due_at(tx.now, delay_s=delay_s, run_at=run_at),
+                limit=limit,
+                after=after,
+            )
         )
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
@@ -184,6 +194,7 @@ def _act(
     selection: Selection,
     *,
     reason: str,
+    run_at: Instant,
     limit: int,
     after: Cursor | None,
 ) -> Acted:
@@ -199,7 +210,9 @@ def _act(
         found = queries.newest(tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag)
         keys, following = found.keys, queries.cursor(found, tx.tag)
     rows = tx.load(keys) if keys else {}
-    return actions.act(tx, action, reason, keys, rows, missing=missing, following=following)
+    return actions.act(
+        tx, action, reason, keys, rows, run_at=run_at, missing=missing, following=following
+    )
 
 
 def _next_due(execute: Execute) -> Instant | None:

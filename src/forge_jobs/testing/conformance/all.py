@@ -2,7 +2,7 @@
 
 from .cron_schedules import TestCronSchedules, TestTicks
 from .fixtures import clock, second_store, store, worker
-from .jobs_bulk import TestBulk, TestDelete, TestRetry
+from .jobs_bulk import TestBulk, TestDelete, TestReschedule, TestRetry
 from .jobs_cancel import TestCancel
 from .jobs_declare import TestDeclare
 from .jobs_dedupe import TestDedupe, TestKeyRelease, TestRetryAndKeys
@@ -70,6 +70,7 @@ __all__ = [
     "TestReap",
     "TestRelease",
     "TestReplies",
+    "TestReschedule",
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",

@@ -143,6 +143,8 @@ async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> 
             answer = await jobs.act(BulkAction.RETRY, driver.selection, limit=1)
         case Event.RUN_NOW:
             answer = await jobs.act(BulkAction.RUN_NOW, driver.selection, limit=1)
+        case Event.RESCHEDULE:
+            answer = await jobs.act(BulkAction.RESCHEDULE, driver.selection, delay_s=HOUR, limit=1)
         case Event.DELETE:
             answer = await jobs.act(BulkAction.DELETE, driver.selection, limit=1)
         case _:

@@ -7,6 +7,8 @@ import pytest
 
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import SECOND
+from forge_jobs.core.job import LaneOrder
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed, Throttled
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Selection
 from forge_jobs.core.status import RETRYABLE, JobStatus
@@ -28,6 +30,9 @@ VERBS: dict[str, Verb] = {
     "run_now": lambda store, selection, limit, after: store.jobs.act(
         BulkAction.RUN_NOW, selection, limit=limit, after=after
     ),
+    "reschedule": lambda store, selection, limit, after: store.jobs.act(
+        BulkAction.RESCHEDULE, selection, delay_s=60.0, limit=limit, after=after
+    ),
     "delete": lambda store, selection, limit, after: store.jobs.act(
         BulkAction.DELETE, selection, limit=limit, after=after
     ),
@@ -38,6 +43,7 @@ CHANGES = {
     "cancel": {"scheduled", "pending", "held", "failed"},
     "retry": {str(status) for status in RETRYABLE},
     "run_now": {"scheduled", "failed"},
+    "reschedule": {"scheduled", "pending", "held", "failed"},
     "delete": {"scheduled", "pending", "held", "failed", "done", "dead", "cancelled"},
 }
 REQUESTS = {"cancel", "delete"}
@@ -59,7 +65,7 @@ def _total(acted: Acted) -> int:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("verb", VERBS)
 class TestBulk:
-    """Rules of all four actions."""
+    """Rules of all actions."""
 
     async def test_A6_by_ids_each_state_gets_what_it_allows(
         self, store: Store, clock: MovableClock, worker: Process, verb: str
@@ -94,7 +100,13 @@ class TestBulk:
                 assert job is None
             else:
                 assert job is not None
-                target = JobStatus.CANCELLED if verb == "cancel" else JobStatus.PENDING
+                match verb:
+                    case "cancel":
+                        target = JobStatus.CANCELLED
+                    case "reschedule":
+                        target = JobStatus.FAILED if status == "failed" else JobStatus.SCHEDULED
+                    case _:
+                        target = JobStatus.PENDING
                 assert job.status is target
 
     async def test_a_filter_is_worked_off_in_steps(
@@ -110,7 +122,7 @@ class TestBulk:
             steps = await self._steps(store, verb, Selection(filter=Filter(queue=queue)), limit)
             assert all(_total(step) <= limit for step in steps)
             assert sum(_total(step) for step in steps) == 7
-            failed_only = verb in ("cancel", "run_now")
+            failed_only = verb in ("cancel", "run_now", "reschedule")
             assert sum(step.changed for step in steps) == (3 if failed_only else 7)
         assert (await job_counts(store))["other", JobStatus.SCHEDULED] == 1
 
@@ -251,3 +263,72 @@ class TestDelete:
         job = await record(store, answer.id)
         assert (job.status, job.run_at) == (JobStatus.PENDING, clock.now())
         assert (await worker.claim_one()).key == answer.key
+
+
+@pytest.mark.asyncio
+class TestReschedule:
+    """RESCHEDULE, and what the counts of an action tell apart."""
+
+    async def test_reschedule_sets_the_due_time(
+        self, store: Store, worker: Process, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store)
+        selection = Selection(ids=(answer.id,))
+        await store.jobs.act(BulkAction.RESCHEDULE, selection, delay_s=600.0, limit=1)
+        job = await record(store, answer.id)
+        assert (job.status, job.run_at) == (JobStatus.SCHEDULED, clock.now() + 600 * SECOND)
+        assert await worker.claim() == []
+        moment = clock.now() + 60 * SECOND
+        await store.jobs.act(BulkAction.RESCHEDULE, selection, run_at=moment, limit=1)
+        assert (await record(store, answer.id)).run_at == moment
+        await worker.advance(60)
+        assert (await worker.claim_one()).key == answer.key
+
+    async def test_reschedule_to_a_time_that_has_passed_means_now(
+        self, store: Store, worker: Process, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store, delay_s=600.0)
+        await store.jobs.act(
+            BulkAction.RESCHEDULE, Selection(ids=(answer.id,)), run_at=clock.now() - SECOND, limit=1
+        )
+        assert (await record(store, answer.id)).run_at == clock.now()
+        assert (await worker.claim_one()).key == answer.key
+
+    async def test_a_failed_job_that_is_rescheduled_keeps_its_attempts(
+        self, store: Store, worker: Process
+    ) -> None:
+        answer = await enqueue(store)
+        await worker.finish(await worker.claim_one(), Failed("no luck"))
+        selection = Selection(ids=(answer.id,))
+        await store.jobs.act(BulkAction.RESCHEDULE, selection, delay_s=60.0, limit=1)
+        job = await record(store, answer.id)
+        assert (job.status, job.attempts, job.last_error) == (JobStatus.FAILED, 1, "no luck")
+        await worker.advance(60)
+        assert (await worker.claim_one()).attempts == 2
+
+    async def test_rescheduled_jobs_give_up_their_lane(self, store: Store, worker: Process) -> None:
+        lane = {"lane": "one", "order": LaneOrder.SERIAL}
+        first, second, third = [await enqueue(store, **lane) for _ in range(3)]
+        assert (await record(store, second.id)).status is JobStatus.HELD
+        for answer in (first, second):
+            await store.jobs.act(
+                BulkAction.RESCHEDULE, Selection(ids=(answer.id,)), delay_s=60.0, limit=1
+            )
+        assert await job_counts(store) == {
+            ("q", JobStatus.SCHEDULED): 2,
+            ("q", JobStatus.PENDING): 1,
+        }
+        assert (await worker.claim_one()).key == third.key
+
+    async def test_skipped_for_a_taken_key_is_told_apart(
+        self, store: Store, worker: Process
+    ) -> None:
+        old = await enqueue(store, dedupe_key="k")
+        await worker.finish(await worker.claim_one(), Dead("x"))
+        await enqueue(store, dedupe_key="k")
+        done = await enqueue(store, queue="other")
+        await worker.finish(await worker.claim_one("other"), Done())
+        acted = await store.jobs.act(
+            BulkAction.RETRY, Selection(ids=(old.id, done.id, "nonsense")), limit=1
+        )
+        assert acted == Acted(skipped=2, key_taken=1, missing=1)

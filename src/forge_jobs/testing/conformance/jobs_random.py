@@ -98,7 +98,9 @@ class RandomCalls:
     async def act(self) -> None:
         jobs = self.store.jobs
         selection = Selection(filter=Filter(queue=QUEUES[self.pick(3)], kind=f"k{self.pick(3)}"))
-        match self.pick(6):
+        match self.pick(7):
+            case 5:
+                await jobs.act(BulkAction.RESCHEDULE, selection, delay_s=3.0, limit=3)
             case 0:
                 await jobs.act(BulkAction.CANCEL, selection, reason="x", limit=3)
             case 1:

@@ -164,6 +164,7 @@ class TestNotifications:
     ) -> None:
         probe = NotificationProbe()
         later = await enqueue(store, delay_s=600.0)
+        sooner = await enqueue(store, delay_s=600.0)
         dead = await enqueue(store)
         job = await worker.claim_one()
         await store.jobs.act(BulkAction.CANCEL, Selection(ids=(dead.id,)), reason="x", limit=1)
@@ -174,6 +175,9 @@ class TestNotifications:
             "enqueue": lambda: enqueue(store),
             "run_now": lambda: store.jobs.act(
                 BulkAction.RUN_NOW, Selection(ids=(later.id,)), limit=1
+            ),
+            "reschedule": lambda: store.jobs.act(
+                BulkAction.RESCHEDULE, Selection(ids=(sooner.id,)), delay_s=300.0, limit=1
             ),
             "retry": lambda: store.jobs.act(BulkAction.RETRY, Selection(ids=(dead.id,)), limit=1),
             "unhold": lambda: store.jobs.unhold("a", limit=1),

@@ -38,6 +38,27 @@ SELECT forge.take_dedupe_key_v1($1, $2, $3) AS taken;
 -- Retries jobs from the start.
 SELECT forge.retry_jobs_v1($1, $2) AS queues;
 
+-- name: count_rescheduled
+-- Counts the waiting jobs that become scheduled by a reschedule; failed ones stay failed. Index: the primary key.
+INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
+SELECT $1::bigint - $1::bigint % 60000000, queue, kind, status, 'scheduled', count(*)
+FROM forge.jobs WHERE id = ANY ($2::bigint[]) AND status IN ('pending', 'held') GROUP BY queue, kind, status;
+
+-- name: reschedule_jobs
+-- Gives waiting jobs another due time. The rows are locked already. Index: the primary key.
+WITH changed AS (
+    UPDATE forge.jobs
+    SET status = CASE WHEN status = 'failed' THEN 'failed' ELSE 'scheduled' END,
+        run_at = $2, limit_bucket = NULL
+    WHERE id = ANY ($1::bigint[])
+    RETURNING queue
+)
+SELECT array_agg(DISTINCT queue) AS queues FROM changed;
+
+-- name: admit_buckets_of_jobs
+-- Admits held jobs into the limit buckets that these jobs left.
+SELECT forge.admit_buckets_of_jobs_v1($1, $2) AS queues;
+
 -- name: delete_jobs
 -- Deletes jobs.
 SELECT forge.delete_jobs_v1($1, $2);

@@ -1,10 +1,11 @@
-"""The actions of operators on jobs: cancel, retry, run now, delete."""
+"""The actions of operators on jobs: cancel, retry, run now, reschedule, delete."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.selection import Acted, BulkAction, Cursor
-from forge_jobs.core.status import RETRYABLE, TERMINAL, Attempts, Event, JobStatus
+from forge_jobs.core.status import RETRYABLE, TERMINAL, WAITING, Attempts, Event, JobStatus
 
 from . import dedupe_keys, transitions
 from .details import Details
@@ -12,11 +13,13 @@ from .ports import JobTransaction, R
 
 
 class Effect(Enum):
-    """What an action did to one job. DELETED ones are deleted together afterwards."""
+    """What an action did to one job. DELETED ones are deleted together afterwards. KEY_TAKEN:
+    skipped, because another live job holds its dedupe key."""
 
     CHANGED = "changed"
     REQUESTED = "requested"
     SKIPPED = "skipped"
+    KEY_TAKEN = "key taken"
     DELETED = "deleted"
 
 
@@ -27,14 +30,15 @@ def act(
     keys: Sequence[int],
     rows: Mapping[int, R],
     *,
+    run_at: Instant,
     missing: int,
     following: Cursor | None,
 ) -> Acted:
-    """Apply an action to these jobs, in the order of ``keys``."""
+    """Apply an action to these jobs, in the order of ``keys``; ``run_at`` is for RESCHEDULE."""
     effects: dict[Effect, list[R]] = {effect: [] for effect in Effect}
     for key in keys:
         row = rows[key]
-        effect = _apply(tx, action, row, reason)
+        effect = _apply(tx, action, row, reason, run_at)
         effects[effect].append(row)
         if row.dedupe_key is not None and effect is Effect.CHANGED:
             # Its stored state decides about the next job with the same dedupe key.
@@ -44,13 +48,16 @@ def act(
     return Acted(
         changed=len(effects[Effect.CHANGED]) + len(effects[Effect.DELETED]),
         requested=len(effects[Effect.REQUESTED]),
-        skipped=len(effects[Effect.SKIPPED]),
+        skipped=len(effects[Effect.SKIPPED]) + len(effects[Effect.KEY_TAKEN]),
+        key_taken=len(effects[Effect.KEY_TAKEN]),
         missing=missing,
         next=following,
     )
 
 
-def _apply(tx: JobTransaction[R], action: BulkAction, row: R, reason: str) -> Effect:
+def _apply(
+    tx: JobTransaction[R], action: BulkAction, row: R, reason: str, run_at: Instant
+) -> Effect:
     match action:
         case BulkAction.CANCEL:
             return _cancel(tx, row, reason)
@@ -58,6 +65,8 @@ def _apply(tx: JobTransaction[R], action: BulkAction, row: R, reason: str) -> Ef
             return _retry(tx, row)
         case BulkAction.RUN_NOW:
             return _run_now(tx, row)
+        case BulkAction.RESCHEDULE:
+            return _reschedule(tx, row, run_at)
         case BulkAction.DELETE:
             return _delete(tx, row)
 
@@ -73,8 +82,10 @@ def _cancel(tx: JobTransaction[R], row: R, reason: str) -> Effect:
 
 
 def _retry(tx: JobTransaction[R], row: R) -> Effect:
-    if row.status not in RETRYABLE or dedupe_keys.is_taken(tx, row):
+    if row.status not in RETRYABLE:
         return Effect.SKIPPED
+    if dedupe_keys.is_taken(tx, row):
+        return Effect.KEY_TAKEN
     details = row.details()
     row.run_at = tx.now
     row.set_details(
@@ -96,6 +107,16 @@ def _run_now(tx: JobTransaction[R], row: R) -> Effect:
         return Effect.SKIPPED
     row.run_at = tx.now
     transitions.transition(tx, row, Event.RUN_NOW, JobStatus.PENDING)
+    return Effect.CHANGED
+
+
+def _reschedule(tx: JobTransaction[R], row: R, run_at: Instant) -> Effect:
+    if row.status not in WAITING:
+        return Effect.SKIPPED
+    row.run_at = run_at
+    if row.status in (JobStatus.PENDING, JobStatus.HELD):
+        transitions.transition(tx, row, Event.RESCHEDULE, JobStatus.SCHEDULED)
+    tx.notify_queues.add(row.queue)
     return Effect.CHANGED
 
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from forge_jobs.backends.shared.tracebacks import with_tracebacks
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import JobStatus
@@ -84,6 +84,8 @@ class RowwiseJobs:
         selection: Selection,
         *,
         reason: str = "",
+        delay_s: float = 0.0,
+        run_at: Instant | None = None,
         limit: int,
         after: Cursor | None = None,
     ) -> Acted:
@@ -100,7 +102,14 @@ class RowwiseJobs:
                 page = search.find_rows(tables, selection.filter, limit=limit, after=after)
                 keys, following = [row.key for row in page.rows], page.next
             return actions.act(
-                tx, action, reason, keys, tx.load(keys), missing=missing, following=following
+                tx,
+                action,
+                reason,
+                keys,
+                tx.load(keys),
+                run_at=due_at(tx.now, delay_s=delay_s, run_at=run_at),
+                missing=missing,
+                following=following,
             )
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
