@@ -1,9 +1,6 @@
 """JobQueue: a durable queue for scripts that dequeue their jobs themselves."""
 
-import atexit
-import contextlib
 import threading
-import weakref
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -33,6 +30,7 @@ from .claiming import ClaimAttempt, JobClaimer
 from .held_jobs import HeldJobs
 from .job import STATUS_OF_STATE, Job, JobStatus, from_record, status_of
 from .namespace import DEFAULT_TABLE, table_name
+from .open_queues import deregister_at_exit
 from .requests import (
     DEFAULT_LEASE,
     id_text,
@@ -93,7 +91,7 @@ class JobQueue:
         )
         access.at_fork(self._forget_parent)
         access.run(self._prepare)
-        _OPEN_QUEUES.add(self)
+        deregister_at_exit(self)
 
     @classmethod
     def open(
@@ -388,16 +386,3 @@ class JobQueue:
         if await store.queues.get(self.name) is None:
             await store.queues.ensure(self.name, slots=0)
             await store.queues.change(self.name, _KEEP_FOR_EVER)
-
-
-_OPEN_QUEUES: "weakref.WeakSet[JobQueue]" = weakref.WeakSet()
-
-
-def _at_exit() -> None:
-    for queue in list(_OPEN_QUEUES):
-        # Errors at exit help nobody: an idle claim lease expires by itself.
-        with contextlib.suppress(Exception):
-            queue.deregister_idle()
-
-
-atexit.register(_at_exit)
