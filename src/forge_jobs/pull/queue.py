@@ -1,5 +1,6 @@
 """JobQueue: a durable queue for scripts that dequeue their jobs themselves."""
 
+import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from datetime import datetime
