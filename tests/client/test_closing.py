@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from forge_jobs import Closed, Forge, JobQueue
 
 
-def _threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name == "forge-io"}
+def _threads() -> set[threading.Thread]:
+    """The I/O threads of this process; those of other tests may be among them."""
+    return {thread for thread in threading.enumerate() if thread.name == "forge-io"}
 
 
 def test_u6_every_call_opens_a_closed_forge_again(forge: Forge) -> None:
@@ -57,6 +58,7 @@ def test_u6_results_are_awaited_after_a_close(forge: Forge) -> None:
 
 def test_u6_a_second_test_client_of_an_application_works(any_url: str) -> None:
     """Each TestClient runs the lifespan on an event loop of its own, with the same Forge."""
+    others = _threads()
     forge = Forge(any_url)
 
     @forge.task(queue="mail")
@@ -78,7 +80,7 @@ def test_u6_a_second_test_client_of_an_application_works(any_url: str) -> None:
     for name in ("Ada", "Grace", "Linus"):
         with TestClient(app) as client:
             assert client.get(f"/greet/{name}").json() == f"Hello, {name}!"
-    assert not _threads(), "closing ends the I/O thread"
+    assert _threads() <= others, "closing ends the I/O thread"
 
 
 def test_u6_a_pull_queue_opens_again_too(any_url: str) -> None:
@@ -95,6 +97,7 @@ def test_u6_a_pull_queue_opens_again_too(any_url: str) -> None:
 
 def test_u6_threads_that_enqueue_while_others_close(shared_url: str) -> None:
     """A call that a close overtakes says so; all others are stored, none hangs."""
+    others = _threads()
     forge = Forge(shared_url)
 
     @forge.task
@@ -134,10 +137,11 @@ def test_u6_threads_that_enqueue_while_others_close(shared_url: str) -> None:
     for job_id in stored:
         forge.job(job_id).refresh()
     forge.close()
-    assert not _threads()
+    assert _threads() <= others
 
 
 async def test_u6_tasks_that_open_while_another_closes() -> None:
+    others = _threads()
     forge = Forge("memory://")
     await asyncio.gather(
         *(forge.aready() for _ in range(20)),
@@ -146,7 +150,7 @@ async def test_u6_tasks_that_open_while_another_closes() -> None:
         return_exceptions=False,
     )
     await forge.aclose()
-    assert not _threads()
+    assert _threads() <= others
 
 
 async def test_u6_a_cancelled_opening_stays_cancelled() -> None:

@@ -81,7 +81,7 @@ def test_u1_members_of_exception_groups_are_shown() -> None:
     async def all_fail() -> None:
         async with asyncio.TaskGroup() as group:
             for name in ("one", "two"):
-                group.create_task(asyncio.to_thread(_read_entry, {}, name))
+                group.create_task(one_fails(name))
 
     text = _text(asyncio.run, all_fail())
     assert "unhandled errors in a TaskGroup (2 sub-exceptions)" in text
