@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     )
     from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
     from forge_jobs.kit.entropy import SECRET_ENTROPY, SYSTEM_ENTROPY, Entropy
+    from forge_jobs.kit.log import JobLogFilter
     from forge_jobs.ops.prometheus import prometheus_text
     from forge_jobs.pull import JobQueue
     from forge_jobs.store.queues import QueueChange
@@ -143,6 +144,7 @@ _NAMES = {
     ),
     "kit.clock": "SYSTEM_CLOCK Clock",
     "kit.entropy": "SECRET_ENTROPY SYSTEM_ENTROPY Entropy",
+    "kit.log": "JobLogFilter",
     "ops.prometheus": "prometheus_text",
     "pull": "JobQueue",
     "store.queues": "QueueChange",
@@ -205,6 +207,7 @@ __all__ = [
     "JobCtx",
     "JobFailed",
     "JobHandler",
+    "JobLogFilter",
     "JobOutcome",
     "JobQueue",
     "JobRecord",

@@ -1,7 +1,9 @@
 """What users get for their own tests: inline mode, time on request, assertions."""
 
 import asyncio
+import sqlite3
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +103,52 @@ def test_inline_failures_show_where_they_were_enqueued(forge: Forge) -> None:
         assert dies.enqueue().status is JobStatus.DEAD
         job = breaks.enqueue()
         assert (job.status, job.attempts) == (JobStatus.FAILED, 1)
+
+
+def test_u9_a_sync_call_reports_no_event_loop_as_the_cause(forge: Forge) -> None:
+    @forge.task
+    def breaks() -> None:
+        raise OSError("disk on fire")
+
+    with testing.inline(forge), pytest.raises(OSError, match="disk on fire") as raised:
+        breaks.enqueue()
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+
+
+def test_u9_jobs_in_a_transaction_are_refused_with_the_remedy(forge: Forge, tmp_path: Path) -> None:
+    @forge.task
+    def job(n: int = 0) -> None: ...
+
+    async def all_refused(connection: object) -> None:
+        bound = job.using(tx=connection)
+        for call in (lambda: bound.enqueue(1), lambda: bound.enqueue_many([(1,)])):
+            with pytest.raises(Refused, match=r"commit, then call forge\.drain"):
+                call()
+        with pytest.raises(Refused, match="tx="):
+            await bound.aenqueue(1)
+        with pytest.raises(Refused, match="tx="):
+            await bound.aenqueue_many([(1,)])
+
+    with testing.inline(forge):
+        asyncio.run(all_refused(sqlite3.connect(tmp_path / "own.db")))
+
+
+@pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
+def test_u9_a_handler_may_still_use_its_own_transaction(forge: Forge, any_url: str) -> None:
+    ran: list[int] = []
+
+    @forge.task
+    def inner(n: int) -> None:
+        ran.append(n)
+
+    @forge.task
+    def outer() -> None:
+        with sqlite3.connect(any_url.removeprefix("sqlite:///")) as connection:
+            inner.using(tx=connection).enqueue(7)
+
+    with testing.inline(forge):
+        outer.enqueue()
+    assert ran == [7]
 
 
 def test_inline_leaves_later_jobs_for_later(forge: Forge) -> None:

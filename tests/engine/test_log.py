@@ -16,11 +16,13 @@ from tests.engine.rig import Rig
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    logger = logging.getLogger("forge_jobs")
-    before = (list(logger.handlers), logger.level, logger.propagate)
+    loggers = [logging.getLogger("forge_jobs"), logging.getLogger()]
+    before = [(list(logger.handlers), logger.level) for logger in loggers]
     yield
-    logger.handlers[:], logger.level, logger.propagate = before[0], before[1], before[2]
-    logger.setLevel(before[1])
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+    logging.captureWarnings(False)
 
 
 def _logger() -> logging.Logger:

@@ -276,7 +276,9 @@ async def test_two_releases_share_a_store(cluster: Cluster) -> None:
     check_effects(cluster, await until_all_finished(cluster, 60 + JOBS / 20))
     for release in ("old", "next"):
         cluster.stop(release)
-    assert "Traceback" not in cluster.log()
+    # Some tasks fail on purpose, and the lines about them carry a traceback; nothing else does.
+    for before, line in pairwise(cluster.log().splitlines()):
+        assert not line.startswith("Traceback") or " forge_jobs.engine job " in before, before
 
 
 @pytest.mark.parametrize("shared_url", ["postgres"], indirect=True)

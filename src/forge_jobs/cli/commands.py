@@ -68,6 +68,8 @@ def worker(
     log_format: Annotated[
         str, typer.Option(metavar="FORMAT", help=HELP["log_format"])
     ] = DEFAULT_LOG_FORMAT,
+    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=HELP["log_level"])] = None,
+    log_jobs: Annotated[bool, typer.Option("--log-jobs", help=HELP["log_jobs"])] = False,
     grace: Annotated[str, typer.Option(metavar="SPAN", help=HELP["grace"])] = DEFAULT_GRACE,
     lease: Annotated[str, typer.Option(metavar="SPAN", help=HELP["lease"])] = DEFAULT_LEASE,
     url: Annotated[str | None, typer.Option(metavar="URL", help=HELP["url"])] = None,
@@ -89,6 +91,8 @@ def worker(
             health_port=health_port,
             health_host=health_host,
             log_format=log_format,
+            log_level=log_level,
+            log_jobs=log_jobs,
             grace=grace,
             lease=lease,
             url=url,

@@ -18,6 +18,7 @@ from .file_changes import changed, snapshot
 from .options import Url
 from .tied_process import TiedProcess
 from .web import import_standalone
+from .worker import HELP
 
 _POLL_S: Final = 0.5
 _GRACE_S: Final = 5.0
@@ -34,6 +35,10 @@ def dev(
         int | None,
         typer.Option(min=0, max=65_535, help="Mission Control; default 8787 or any free one."),
     ] = None,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", metavar="LEVEL", help=HELP["log_level"])
+    ] = None,
+    log_jobs: Annotated[bool, typer.Option("--log-jobs", help=HELP["log_jobs"])] = False,
     url: Url = None,
 ) -> None:
     """Run one worker and restart it when a source file below this folder changes.
@@ -47,6 +52,10 @@ def dev(
     arguments = [app, "--processes", "1", "--log-format", "text", "--grace", f"{_GRACE_S}"]
     if queues is not None:
         arguments += ["--queues", queues]
+    if log_level is not None:
+        arguments += ["--log-level", log_level]
+    if log_jobs:
+        arguments.append("--log-jobs")
     if url is not None:
         # Not as an argument of the worker: every user of the machine can read those.
         os.environ["FORGE_URL"] = url

@@ -20,6 +20,8 @@ from .worker_parent import run_parent
 DEFAULT_GRACE: Final = "20s"
 DEFAULT_LEASE: Final = "15s"
 DEFAULT_LOG_FORMAT: Final = "text"
+DEFAULT_LOG_LEVEL: Final = "info"
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MAX_PROCESSES: Final = 256
 
 HELP: Final = {
@@ -31,6 +33,9 @@ HELP: Final = {
     "health_host": "Where --health-port listens: 0.0.0.0 for probes of other machines. "
     "Default: FORGE_HEALTH_HOST, else 127.0.0.1.",
     "log_format": "text or json.",
+    "log_level": "debug, info, warning or error, also for the application's own log records. "
+    "Default: FORGE_LOG_LEVEL, else info.",
+    "log_jobs": "Log the start and end of every job. Default: FORGE_LOG_JOBS.",
     "grace": "How long running jobs may continue after a stop.",
     "lease": "A worker without a heartbeat for this long counts as dead.",
     "url": "Store address, if the app itself sets none.",
@@ -52,6 +57,8 @@ def worker(arguments: Sequence[str]) -> int:
     parser.add_argument("--health-port", type=int)
     parser.add_argument("--health-host")
     parser.add_argument("--log-format", default=DEFAULT_LOG_FORMAT)
+    parser.add_argument("--log-level")
+    parser.add_argument("--log-jobs", action="store_true")
     parser.add_argument("--grace", default=DEFAULT_GRACE)
     parser.add_argument("--lease", default=DEFAULT_LEASE)
     parser.add_argument("--url")
@@ -71,6 +78,8 @@ def start(
     health_port: int | None = None,
     health_host: str | None = None,
     log_format: str = DEFAULT_LOG_FORMAT,
+    log_level: str | None = None,
+    log_jobs: bool = False,
     grace: str = DEFAULT_GRACE,
     lease: str = DEFAULT_LEASE,
     url: str | None = None,
@@ -82,13 +91,15 @@ def start(
         raise BadOption(f"--health-port {health_port} is no port: use 1 to 65535")
     if log_format not in ("text", "json"):
         raise BadOption(f"--log-format {log_format!r}: use text or json")
+    level = _log_level(log_level)
     grace_s = seconds(_span(grace), field="--grace")
     lease_s = seconds(_span(lease), field="--lease")
     if lease_s < 1:
         raise BadOption(
             "--lease must be at least 1s: heartbeats may be that late on a busy machine"
         )
-    child_args = [_app_path(app), "--log-format", log_format]
+    child_args = [_app_path(app), "--log-format", log_format, "--log-level", level]
+    child_args += ["--log-jobs"] if log_jobs else []
     child_args += ["--grace", f"{grace_s}", "--lease", f"{lease_s}"]
     if queues is not None:
         child_args += ["--queues", _queue_list(queues)]
@@ -101,8 +112,16 @@ def start(
     if url is not None:
         # Not as an argument: every user of the machine can read those, and it may hold a password.
         os.environ["FORGE_URL"] = url
-    configure(format=log_format)
+    configure(format=log_format, level=level)
     return run_parent(child_args, processes=processes, grace_s=grace_s, lease_s=lease_s)
+
+
+def _log_level(given: str | None) -> str:
+    level = given or os.environ.get("FORGE_LOG_LEVEL", "").strip() or DEFAULT_LOG_LEVEL
+    if level.lower() not in LOG_LEVELS:
+        name = "FORGE_LOG_LEVEL" if given is None else "--log-level"
+        raise BadOption(f"{name} {level!r}: use {', '.join(LOG_LEVELS[:-1])} or {LOG_LEVELS[-1]}")
+    return level.lower()
 
 
 def _app_path(text: str) -> str:

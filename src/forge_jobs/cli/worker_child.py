@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # A handler, not SIG_IGN: programs that jobs start would inherit SIG_IGN.
         signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP))
-    log.configure(format=given.log_format)
+    log.configure(format=given.log_format, level=given.log_level)
     if given.url is not None:
         os.environ["FORGE_URL"] = given.url
     link = None if given.control_fd is None else WorkerLink(given.control_fd)
@@ -117,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(given: argparse.Namespace, link: WorkerLink | None) -> int:
     try:
         forge = load_app(given.app)
+        log.enable_package_loggers()
         stop = StopRequest(given.grace)
         signal.signal(signal.SIGTERM, stop.on_term)
         asyncio.run(_serve(forge, given, link, stop))
@@ -165,7 +166,12 @@ async def _serve_open(
         )
     if link is not None:
         background.append(io.spawn(lambda: link.listen(stop.drain)))
-    settings = replace(forge.settings, lease_s=given.lease, grace_s=given.grace)
+    settings = replace(
+        forge.settings,
+        lease_s=given.lease,
+        grace_s=given.grace,
+        log_jobs=given.log_jobs or forge.settings.log_jobs,
+    )
     worker = forge.worker(
         queues=None if given.queues is None else given.queues.split(","),
         settings=settings,
@@ -214,6 +220,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--grace", type=float, default=20.0)
     parser.add_argument("--lease", type=float, default=15.0)
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-jobs", action="store_true")
     parser.add_argument("--health-port", type=int)
     parser.add_argument("--health-host")
     parser.add_argument("--control-fd", type=int)

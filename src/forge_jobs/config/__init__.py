@@ -31,6 +31,7 @@ __all__ = [
     "find_file",
     "health_host_from_env",
     "load",
+    "log_jobs_from_env",
     "metrics_from_env",
     "parse_queues",
     "queues_from_env",
@@ -59,6 +60,12 @@ def metrics_from_env(environ: Mapping[str, str] | None = None) -> bool:
     return _switch(env, "FORGE_METRICS")
 
 
+def log_jobs_from_env(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether workers log every job at INFO: with FORGE_LOG_JOBS=1."""
+    env = os.environ if environ is None else environ
+    return bool(env.get("FORGE_LOG_JOBS", "").strip()) and _switch(env, "FORGE_LOG_JOBS")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """How a worker process behaves. Times are in seconds.
@@ -72,7 +79,8 @@ class EngineSettings:
     None means 256, or 1,024 where a server writes them while the next jobs run. There, from
     ``min_background_finishes`` successes and as many wanted jobs on, finishes and claims go in two
     concurrent calls. ``metrics`` False (FORGE_METRICS=0) records neither durations nor process
-    samples.
+    samples. ``log_jobs`` (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are
+    logged at DEBUG otherwise.
     """
 
     lease_s: float = 15.0
@@ -93,6 +101,7 @@ class EngineSettings:
     max_child_jobs: int = 1_000
     max_slots: int = MAX_SLOTS_PER_PROCESS
     metrics: bool = field(default_factory=metrics_from_env)
+    log_jobs: bool = field(default_factory=log_jobs_from_env)
     backoff: Backoff = DEFAULT_BACKOFF
     budgets: Budgets = DEFAULT_BUDGETS
 

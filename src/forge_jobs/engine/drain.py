@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from forge_jobs.config import DEFAULT_QUEUE_WORKERS, EngineSettings
-from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.names import queue_name
-from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoThread
@@ -30,7 +28,7 @@ from .requests.published_kinds_cache import PublishedKindsCache
 from .requests.routing import DefaultRouter, Router
 from .running.job_loop import JobLoop
 from .running.registry import HandlerRegistry
-from .running.run import Run, StopReason
+from .running.run import StopReason
 from .running.run_log import RunLog
 from .worker_parts import WorkerInputs, WorkerParts
 
@@ -48,23 +46,6 @@ class DrainReport(Struct, frozen=True, kw_only=True):
     failed: int = 0
     dead: int = 0
     put_off: int = 0
-
-
-class _CountingLog(RunLog):
-    """A run log that also counts; what it does not count are successes."""
-
-    def __init__(self, tag: int) -> None:
-        super().__init__(tag)
-        self.failed = self.dead = self.put_off = 0
-
-    def finished(self, run: Run, finish: Finish) -> None:
-        super().finished(run, finish)
-        if finish.status is JobStatus.DEAD:
-            self.dead += 1
-        elif finish.event in (Event.FAIL, Event.CRASH):
-            self.failed += 1
-        else:
-            self.put_off += 1
 
 
 class _InlineIo:
@@ -85,7 +66,7 @@ class _Drain:
 
     def __init__(self, inputs: WorkerInputs, limit: int | None) -> None:
         self._clock = inputs.clock
-        self.run_log = _CountingLog(inputs.store.tag)
+        self.run_log = RunLog(inputs.store.tag)
         self.parts = WorkerParts(
             inputs,
             stats=lambda: ProcessStats(running=self.parts.in_flight.running),

@@ -29,6 +29,7 @@ from .requests.job_requests import JobRequests
 from .running.context import RunEnvironment
 from .running.in_flight import InFlightJobs
 from .running.job_loop import JobLoop
+from .running.logged_jobs import LoggedInFlightJobs
 from .running.rate_limit import RateLimiter, store_of
 from .running.registry import HandlerRegistry
 from .running.run_log import RunLog
@@ -149,7 +150,8 @@ class WorkerParts:
             inputs.requests.request,
             limiter=lambda: self.rate_limit,
         )
-        return InFlightJobs(
+        in_flight_jobs = LoggedInFlightJobs if run_log.logs_every_job else InFlightJobs
+        return in_flight_jobs(
             environment,
             self.finish_buffer,
             store_time=self.store_time,

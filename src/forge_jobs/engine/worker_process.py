@@ -5,6 +5,7 @@ import contextlib
 import logging
 
 from forge_jobs.core.errors import ForgeError
+from forge_jobs.kit.log import IN_MESSAGE
 from forge_jobs.kit.service import (
     FOLLOWER_S,
     PeriodicService,
@@ -30,6 +31,7 @@ from .services.cleanup import Cleanup
 from .services.cron import CronService
 from .services.leadership import LEAD_TTL_S, Leadership
 from .services.limit_repair import LimitRepair, publish_limits
+from .services.minute_report import MinuteReport
 from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
 from .services.rebalance import Rebalance
@@ -40,6 +42,7 @@ from .services.vitals import VitalsReport
 from .worker_parts import WorkerInputs, WorkerParts
 
 _LOG = logging.getLogger("forge_jobs.worker")
+_STARTED = frozenset({"host_id", "queues"})
 
 
 class WorkerProcess:
@@ -48,10 +51,12 @@ class WorkerProcess:
     def __init__(self, inputs: WorkerInputs) -> None:
         store, settings, clock = inputs.store, inputs.settings, inputs.clock
         self._inputs = inputs
+        job_level = logging.INFO if settings.log_jobs else logging.DEBUG
+        self._run_log = RunLog(store.tag, job_level=job_level)
         self.parts = parts = WorkerParts(
             inputs,
             stats=self._stats,
-            run_log=RunLog(store.tag),
+            run_log=self._run_log,
             on_control_change=self._control_changed,
             register_again=self._register_again,
             overlap=store.capabilities.server_side,
@@ -143,9 +148,11 @@ class WorkerProcess:
         for service in self._services():
             work = run_service(service, loop, wake=self._wakes.get(service.name))
             self._tasks.append(asyncio.create_task(work, name=f"forge-{service.name}"))
+        kinds = len(inputs.handlers.kinds())
         _LOG.info(
-            "worker started",
-            extra={"host_id": self.host_id, "queues": list(inputs.queues)},
+            "worker started: %s serves %s with %d tasks",
+            *(self.host_id, ", ".join(inputs.queues), kinds),
+            extra={"host_id": self.host_id, "queues": list(inputs.queues), IN_MESSAGE: _STARTED},
         )
 
     async def stop(self, grace_s: float) -> None:
@@ -179,7 +186,10 @@ class WorkerProcess:
             for task in self._tasks:
                 task.cancel()
             await shutdown.leave([*self._tasks, asyncio.ensure_future(self._io_tasks.wait())])
-        _LOG.info("worker stopped", extra={"host_id": self.host_id})
+        _LOG.info("worker stopped: %s", self.host_id, extra=self._host_fields())
+
+    def _host_fields(self) -> dict[str, object]:
+        return {"host_id": self.host_id, IN_MESSAGE: _STARTED}
 
     async def _give_up_slots(self) -> None:
         """While the last jobs run: take no new slots, and give up those that become free."""
@@ -201,7 +211,9 @@ class WorkerProcess:
         self._wakes[CronService.name].notify()
 
     async def _register_again(self) -> None:
-        _LOG.warning("declared dead; registering again", extra={"host_id": self.host_id})
+        _LOG.warning(
+            "%s was declared dead; registering again", self.host_id, extra=self._host_fields()
+        )
         self._slot_sync.drop_slots()
         await self._registration.register_again()
         self._slot_sync.sync_soon()
@@ -256,6 +268,9 @@ class WorkerProcess:
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
             *self._report_services(),
+            MinuteReport(
+                self.parts.in_flight, self._run_log, list(inputs.queues), mono=inputs.clock.mono
+            ),
             Rebalance(store, max_slots=inputs.settings.max_slots),
             Unserved(store, clock=inputs.clock),
             CronService(

@@ -8,16 +8,30 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, Protocol, TextIO
 
 from . import redact
 
 ROOT = "forge_jobs"
+JOB_FIELDS = ("job_id", "kind", "queue", "attempt")
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # The attribute of a record that names the fields which its message states: text repeats none.
 IN_MESSAGE = "_in_message"
 _NEEDS_QUOTES = frozenset(" \"'=\n\r\t")
+
+
+class FieldSource(Protocol):
+    """What knows the fields of records that are made in its context."""
+
+    def log_fields(self) -> Mapping[str, object] | None:
+        """The fields at this moment; None if there are none."""
+        ...
+
+
+# Set once per thread or task that runs jobs, not once per job: a source knows its present job.
+field_source: ContextVar[FieldSource | None] = ContextVar("forge_log_fields", default=None)
 
 
 def configure(
@@ -26,24 +40,67 @@ def configure(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Write the package's logs to ``stream`` (default: standard error). A second call replaces the
-    handler of the first.
+    """Write the logs of this process, the application's included, to ``stream`` (default: standard
+    error). A second call replaces the handler of the first. Warnings are logged too.
 
     Raises ValueError for an unknown format or level.
     """
     if format not in ("text", "json"):
         raise ValueError(f"log format {format!r} is unknown: use text or json")
+    number = level_number(level)
+    handler = _ForgeLogHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.addFilter(JobLogFilter())
+    root = logging.getLogger()
+    for previous in [one for one in root.handlers if isinstance(one, _ForgeLogHandler)]:
+        root.removeHandler(previous)
+    root.addHandler(handler)
+    root.setLevel(number)
+    # Also by itself: an application may set the level of the root logger.
+    logging.getLogger(ROOT).setLevel(number)
+    logging.captureWarnings(True)
+
+
+def is_configured() -> bool:
+    """Whether this process logs as ``configure`` says."""
+    return any(isinstance(handler, _ForgeLogHandler) for handler in logging.getLogger().handlers)
+
+
+def level_number(level: int | str) -> int:
+    """The number of a level; ValueError for an unknown name."""
     number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
-    handler = _ForgeLogHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if format == "json" else TextLines())
-    logger = logging.getLogger(ROOT)
-    for previous in [one for one in logger.handlers if isinstance(one, _ForgeLogHandler)]:
-        logger.removeHandler(previous)
-    logger.addHandler(handler)
-    logger.setLevel(number)
-    logger.propagate = False
+    return number
+
+
+def enable_package_loggers() -> None:
+    """After an application was imported: ``logging.config`` disables all loggers that exist, unless
+    it is told not to. The worker's own lines must stay visible."""
+    known = logging.getLogger().manager.loggerDict
+    for name, logger in list(known.items()):
+        if isinstance(logger, logging.Logger) and (name + ".").startswith(ROOT + "."):
+            logger.disabled = False
+
+
+class JobLogFilter(logging.Filter):
+    """Adds ``job_id``, ``kind``, ``queue`` and ``attempt`` to every record that is made while a job
+    runs; outside of jobs they are None.
+
+    ``forge worker`` uses it. In a program that configures logging itself, add it to a handler::
+
+        handler.addFilter(JobLogFilter())
+        handler.setFormatter(logging.Formatter("%(message)s job=%(job_id)s"))
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        source = field_source.get()
+        fields = None if source is None else source.log_fields()
+        for name in JOB_FIELDS:
+            # What the caller passed by ``extra=`` stays.
+            if not hasattr(record, name):
+                setattr(record, name, None if fields is None else fields.get(name))
+        return True
 
 
 def log_with_traceback(
@@ -67,14 +124,15 @@ class TextLines(logging.Formatter):
     """``2026-01-01T09:00:00.000Z WARNING forge_jobs.engine job failed kind=send attempts=2``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = [_timestamp(record), f"{record.levelname:<7}", record.name, _message(record)]
+        first, newline, rest = _message(record).rstrip().partition("\n")
+        words = [_timestamp(record), f"{record.levelname:<7}", record.name, first]
         said = getattr(record, IN_MESSAGE, ())
         words += [
             f"{name}={_quoted(value)}"
             for name, value in _fields(record).items()
             if name not in said
         ]
-        return " ".join(words) + _trace(record, self)
+        return " ".join(words) + newline + rest + _trace(record, self)
 
 
 class JsonLines(logging.Formatter):

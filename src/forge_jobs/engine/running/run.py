@@ -126,6 +126,13 @@ class Run:
         """The job's public id."""
         return job_id(self.job.key, self.job.enqueued_at, self.in_flight.environment.tag)
 
+    def log_fields(self) -> dict[str, object]:
+        """The fields of records that are logged while this job runs."""
+        job = self.job
+        return {
+            "job_id": self.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempts
+        }  # fmt: skip
+
     @property
     def timeout_s(self) -> float | None:
         """The job's own time limit, else its handler's."""

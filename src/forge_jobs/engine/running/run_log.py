@@ -22,14 +22,39 @@ _IN_MESSAGE: Final = frozenset({"kind", "queue", "job_id", "attempts", "attempt"
 
 
 class RunLog:
-    """Logs what happened to jobs, with their fields; counts refused finishes."""
+    """Logs what happened to jobs, with their fields; counts refused finishes and those that are not
+    done: ``failed`` will be retried, ``put_off`` were snoozed, throttled or had no handler.
 
-    def __init__(self, tag: int) -> None:
+    ``job_level`` is the level of the lines about the start and end of each job.
+    """
+
+    def __init__(self, tag: int, *, job_level: int = logging.DEBUG) -> None:
         self._tag = tag
+        self.job_level = job_level
         self.refused = 0
+        self.failed = self.dead = self.put_off = 0
+
+    @property
+    def logs_every_job(self) -> bool:
+        """Whether the start and end of each job are logged. Asked once, when a worker starts."""
+        return _LOG.isEnabledFor(self.job_level)
+
+    def started(self, run: Run) -> None:
+        """The handler starts."""
+        self._log_run("job started", run)
+
+    def done(self, run: Run, ran_s: float) -> None:
+        """The handler succeeded."""
+        self._log_run(f"job done in {ran_s:.3f} s", run, ran_s=round(ran_s, 6))
 
     def finished(self, run: Run, finish: Finish) -> None:
         """A finish other than done."""
+        if finish.status is JobStatus.DEAD:
+            self.dead += 1
+        elif finish.event in (Event.FAIL, Event.CRASH):
+            self.failed += 1
+        else:
+            self.put_off += 1
         if run.stop is StopReason.CANCEL and finish.event is Event.FAIL:
             self._log(logging.INFO, "job cancelled", run.job, finish, says_error=False)
         elif finish.status is JobStatus.DEAD:
@@ -41,6 +66,8 @@ class RunLog:
             self._refused(run, finish)
         elif finish.event is Event.THROTTLE:
             self._log(logging.INFO, "job throttled", run.job, finish)
+        elif finish.event is Event.SNOOZE:
+            self._log(self.job_level, "job snoozed", run.job, finish)
 
     def _refused(self, run: Run, finish: Finish) -> None:
         # It is offered again every few seconds: once per job is enough.
@@ -98,6 +125,7 @@ class RunLog:
             "queue": job.queue,
             "job_id": public_id,
             "attempts": job.attempts,
+            "attempt": job.attempts,
             "retry_in": finish.delay_s if finish.status is not JobStatus.DEAD else None,
             "error": error,
             IN_MESSAGE: _IN_MESSAGE | {"retry_in"},
@@ -112,6 +140,16 @@ class RunLog:
             traceback=traceback,
         )
         log_with_traceback(_LOG, level, message, fields, traceback)
+
+    def _log_run(self, text: str, run: Run, **more: object) -> None:
+        if _LOG.isEnabledFor(self.job_level):
+            job, fields = run.job, {**run.log_fields(), **more}
+            message = job_message(
+                text, kind=job.kind, id=run.id, queue=job.queue,
+                attempt=f"{job.attempts}/{job.max_attempts}",
+            )  # fmt: skip
+            extra = {**fields, IN_MESSAGE: frozenset(fields)}
+            _LOG.log(self.job_level, "%s", message, extra=extra)
 
     def _log_finish(
         self, text: str, finish: Finish, error: str | None, *, level: int = logging.WARNING

@@ -13,7 +13,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import FrameType
 from typing import Any, NoReturn, assert_never
@@ -25,18 +25,20 @@ from forge_jobs.core.errors import NotYet
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Enqueued, LogLine, NewJob
 from forge_jobs.core.outcome import Dead, Failed
-from forge_jobs.engine.running.context import Context, JobInfo, RunEnvironment
+from forge_jobs.engine.running.context import MAX_LINE_CHARS, Context, JobInfo, RunEnvironment
 from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
 from forge_jobs.engine.running.registry import Handler
 from forge_jobs.engine.running.run import RunOutcome
+from forge_jobs.kit import redact
 from forge_jobs.kit.children.parent_link import BadLine, ParentLink
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from forge_jobs.kit.traceback_text import traceback_text
+from forge_jobs.kit.traceback_text import bounded, traceback_text
 
 from .child_target import FoundHandler, find
 from .child_wire import (
     ChildReady,
+    RunLogged,
     RunReport,
     RunStarted,
     SetUp,
@@ -122,6 +124,24 @@ def _no_enqueue() -> NotYet:
     return NotYet("ctx.enqueue needs the Forge object in a child process: use ctx.on_done instead")
 
 
+class _WorkerHandler(logging.Handler):
+    """Sends records to the worker, which knows how they are to be shown."""
+
+    def __init__(self, send: Callable[[logging.LogRecord, str | None], None]) -> None:
+        super().__init__()
+        self._send = send
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            trace = record.exc_text
+            if record.exc_info:
+                trace = bounded(redact.prose(self._formatter.formatException(record.exc_info)))
+            self._send(record, trace)
+        except Exception:
+            self.handleError(record)
+
+
 class ChildProgram:
     """Runs jobs for the worker until the worker closes the pipe."""
 
@@ -157,6 +177,7 @@ class ChildProgram:
                 match command:
                     case SetUp(path=path):
                         sys.path[:] = path
+                        self._log_to_worker(command)
                         self._parent.send(encode(ChildReady()))
                     case StartRun():
                         self._jobs.put(ChildJob(command, self._parent))
@@ -168,6 +189,21 @@ class ChildProgram:
                         assert_never(command)
         finally:
             self._jobs.put(None)
+
+    def _log_to_worker(self, set_up: SetUp) -> None:
+        root = logging.getLogger()
+        root.addHandler(_WorkerHandler(self._send_record))
+        root.setLevel(set_up.log_level)
+        logging.captureWarnings(set_up.logs_warnings)
+
+    def _send_record(self, record: logging.LogRecord, trace: str | None) -> None:
+        job = self._current
+        if job is not None:
+            message = RunLogged(
+                job.start.number, record.name, record.levelno,
+                record.getMessage()[:MAX_LINE_CHARS], trace,
+            )  # fmt: skip
+            self._parent.send(encode(message))
 
     def _run(self, job: ChildJob) -> RunOutcome:
         try:

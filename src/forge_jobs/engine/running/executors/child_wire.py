@@ -31,9 +31,12 @@ class Target(Struct, frozen=True):
 
 
 class SetUp(Struct, frozen=True, tag="set_up"):
-    """The first line to a child: use the worker's import path."""
+    """The first line to a child: use the worker's import path, and log what the worker would.
+    ``log_level`` is that of the worker's root logger."""
 
     path: tuple[str, ...]
+    log_level: int
+    logs_warnings: bool
 
 
 class StartRun(Struct, frozen=True, kw_only=True, tag="start"):
@@ -85,6 +88,16 @@ class RunReport(Struct, frozen=True, tag="report", omit_defaults=True):
     line: LogLine | None = None
 
 
+class RunLogged(Struct, frozen=True, tag="logged", omit_defaults=True):
+    """A record that was logged in the child; the worker handles it as its own."""
+
+    number: int
+    logger: str
+    level: int
+    message: str
+    trace: str | None = None
+
+
 class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=True):
     """The handler ended. ``successors``: jobs to store in the transaction that finishes it as
     done. ``names`` and ``by_value`` as in ``Missing``."""
@@ -103,7 +116,7 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaul
 
 
 ToChild: TypeAlias = SetUp | StartRun | StopRun
-ToWorker: TypeAlias = ChildReady | RunStarted | RunReport | RunFinished
+ToWorker: TypeAlias = ChildReady | RunStarted | RunReport | RunLogged | RunFinished
 
 encode = msgspec.json.Encoder().encode
 decode_to_child = msgspec.json.Decoder(ToChild).decode

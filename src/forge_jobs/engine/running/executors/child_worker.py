@@ -12,6 +12,7 @@ from msgspec import DecodeError
 from forge_jobs.core.instant import after
 from forge_jobs.core.outcome import Crashed, Failed, Stopped
 from forge_jobs.engine.running.run import MAX_LINES, Run, RunOutcome
+from forge_jobs.kit import log
 from forge_jobs.kit.children.line_child import LineChild
 from forge_jobs.kit.children.parent_link import BadLine
 from forge_jobs.kit.children.process import ChildGone
@@ -21,6 +22,7 @@ from forge_jobs.kit.traceback_text import output_text
 from .child_wire import (
     ChildReady,
     RunFinished,
+    RunLogged,
     RunReport,
     RunStarted,
     SetUp,
@@ -68,7 +70,7 @@ class ChildWorker(WarmChild):
             ),
             on_exit,
             is_ready=_is_ready,
-            setup_line=encode(SetUp(tuple(sys.path))),
+            setup_line=encode(_set_up()),
         )
 
     async def work(self, run: Run) -> RunOutcome:
@@ -125,6 +127,15 @@ class _JobConversation:
         self.is_started = False
         self._run = run
         self._number = number
+        self._logged = 0
+
+    def _log(self, message: RunLogged) -> None:
+        """Handle a record of the child as if it had been logged here."""
+        self._logged += 1
+        if self._logged <= MAX_LINES:
+            logger = logging.getLogger(message.logger)
+            fields = self._run.log_fields()
+            log.log_with_traceback(logger, message.level, message.message, fields, message.trace)
 
     def receive(self, line: bytes) -> RunOutcome | None:
         message: ToWorker = decode_to_worker(line)
@@ -136,6 +147,8 @@ class _JobConversation:
                 self.is_started = True
             case RunReport():
                 _apply_report(self._run, message)
+            case RunLogged():
+                self._log(message)
             case RunFinished():
                 for job in message.successors:
                     self._run.add_successor(job)
@@ -143,6 +156,11 @@ class _JobConversation:
             case ChildReady():
                 pass
         return None
+
+
+def _set_up() -> SetUp:
+    level = logging.getLogger().getEffectiveLevel()
+    return SetUp(tuple(sys.path), log_level=level, logs_warnings=log.is_configured())
 
 
 def _is_ready(line: bytes) -> bool:

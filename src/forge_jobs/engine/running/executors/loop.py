@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
 from forge_jobs.engine.running.run import Run
+from forge_jobs.kit.log import field_source
 
 if TYPE_CHECKING:
     from forge_jobs.engine.claiming.local_queue import LocalQueue
@@ -18,15 +19,25 @@ if TYPE_CHECKING:
 
 
 class SlotTask:
-    """One long-lived task and the local queue it serves."""
+    """One long-lived task and the local queue it serves.
 
-    __slots__ = ("local_queue", "run", "task", "waiter")
+    ``context`` is a copy of the task's context before its first job. The task's context holds the
+    slot as the source of log fields, so that records of all its jobs are known by ``run``.
+    """
+
+    __slots__ = ("context", "local_queue", "run", "task", "waiter")
 
     def __init__(self, local_queue: "LocalQueue") -> None:
         self.local_queue = local_queue
         self.run: Run | None = None
         self.task: asyncio.Task[Any] | None = None
         self.waiter: asyncio.Future[None] | None = None
+        self.context = contextvars.Context()
+
+    def log_fields(self) -> dict[str, object] | None:
+        """The fields of records that are logged in this task or in tasks that it started."""
+        run = self.run
+        return None if run is None else run.log_fields()
 
 
 class LoopExecutor:
@@ -69,13 +80,15 @@ class LoopExecutor:
         slot = SlotTask(local_queue)
         # A copy, so that context variables set by handlers stay out of the worker's own context.
         context = self._baseline.copy()
+        context.run(field_source.set, slot)
+        slot.context = context.copy()
         task = self._loop.create_task(self._serve(slot), name="forge-slot", context=context)
         if not task.done():
             slot.task = self._tasks[slot] = task
 
     async def _serve(self, slot: SlotTask) -> None:
         in_flight, mono = self._in_flight, self._in_flight.mono
-        copy_context, baseline = contextvars.copy_context, self._baseline
+        copy_context, baseline = contextvars.copy_context, slot.context
         # With eager tasks the first job runs before create_task returns the task.
         task = asyncio.current_task()
         assert task is not None

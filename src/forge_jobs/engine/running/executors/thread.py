@@ -14,6 +14,19 @@ from collections.abc import Callable
 from forge_jobs.engine.running.job_loop import JobLoop
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
 from forge_jobs.engine.running.run import OnRunFinish, Run, RunOutcome
+from forge_jobs.kit.log import field_source
+
+
+class _CurrentRun:
+    """The run of one thread: the source of the fields of what its handler logs."""
+
+    __slots__ = ("run",)
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+
+    def log_fields(self) -> dict[str, object] | None:
+        return None if self.run is None else self.run.log_fields()
 
 
 class ThreadExecutor:
@@ -73,6 +86,8 @@ class ThreadExecutor:
     def _serve(self) -> bool:
         sleeper = threading.Lock()
         sleeper.acquire()
+        current = _CurrentRun()
+        field_source.set(current)
         clean = contextvars.copy_context()
         inbox, mono = self._inbox, self._mono
         while True:
@@ -84,6 +99,7 @@ class ThreadExecutor:
                 continue
             if inbox and not self._waking:
                 self._wake_one()
+            current.run = run
             run.started_at = mono()
             self._report(run, _call(run))
             if self._closed:
