@@ -2,7 +2,14 @@
 
 from typing import Final as Constant
 
-from rigs.simulation import bound_checkers, checkers, process_checkers, run_checkers, slot_checkers
+from rigs.simulation import (
+    bound_checkers,
+    checkers,
+    process_checkers,
+    run_checkers,
+    slot_checkers,
+    version_checkers,
+)
 from rigs.simulation.checkers import Checker, Violation
 from rigs.simulation.final import FinalState
 from rigs.simulation.history import History
@@ -27,6 +34,7 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     run_checkers.starts_allowed,
     run_checkers.every_run_finished,
     slot_checkers.within_slots,
+    version_checkers.refused_jobs_wait,
     bound_checkers.within_limits,
     bound_checkers.within_rate,
     bound_checkers.no_job_held_at_the_end,

@@ -23,7 +23,7 @@ _EVENTS = {
     Event.EXPIRE: "jobs expired",
     Event.SNOOZE: "snoozes",
     Event.THROTTLE: "throttles",
-    Event.MISSING: "kinds unknown to a node",
+    Event.MISSING: "jobs refused by an older release",
     Event.HOLD: "jobs held",
     Event.RETRY: "retries by an operator",
     Event.RUN_NOW: "run-nows by an operator",
@@ -36,7 +36,7 @@ REQUIRED_EVENTS = (
     "calls refused", "jobs reaped", "claims released", "stale finishes refused",
     "repeated finishes recognised", "processes replaced by their parent", "waiting jobs cancelled",
     "running jobs cancelled", "jobs expired", "jobs dead", "snoozes", "throttles",
-    "kinds unknown to a node", "retries by an operator", "processes that registered again",
+    "jobs refused by an older release", "retries by an operator", "processes that registered again",
 )  # fmt: skip
 
 _FAULTS = {

@@ -8,6 +8,7 @@ import msgspec
 
 from forge_jobs.core.errors import StoreError
 from forge_jobs.core.job import NewJob
+from forge_jobs.core.kind_signature import ArgumentMismatch, KindSignature
 from forge_jobs.core.outcome import Dead, Done, Failed, Snooze, Throttled
 from forge_jobs.core.retry import Retry
 from forge_jobs.engine.running.context import Context
@@ -22,6 +23,7 @@ from rigs.simulation.plan import (
     LETTER_KIND,
     WORK_KIND,
     Behaviour,
+    Needs,
     Plan,
     child_job,
 )
@@ -60,25 +62,54 @@ class RunTracker:
 
 
 def registry(runs: RunTracker, who: str, *, fresh: bool, bound: bool = False) -> HandlerRegistry:
-    """The handlers of one node; an older release (``fresh`` False) lacks one kind. ``bound``: the
-    simulation has limits and lanes."""
+    """The handlers of one node; an older release (``fresh`` False) lacks one kind, and refuses the
+    arguments of some jobs of another. ``bound``: the simulation has limits and lanes."""
     known = HandlerRegistry()
     kinds = (WORK_KIND, CHILD_KIND, LETTER_KIND, *((FRESH_KIND,) if fresh else ()))
     if bound:
         kinds += BOUND_KINDS
         known.limits.update(declared())
     for kind in kinds:
+        older = kind == WORK_KIND and not fresh
         known.register(
-            Handler(kind=kind, run_in=RunIn.LOOP, call=_make_call(runs, who), retry=_RETRY)
+            Handler(
+                kind=kind,
+                run_in=RunIn.LOOP,
+                call=_make_call(runs, who, older=older),
+                retry=_RETRY,
+                signature=lambda older=older: _OLDER if older else _NEWER,
+            )
         )
     return known
 
 
-def _make_call(runs: RunTracker, who: str) -> Callable[[bytes, Callable[[], Context]], Any]:
+_NEWER = KindSignature(required=("number",), extra=True, types="newer")
+_OLDER = KindSignature(
+    required=("number",),
+    optional=tuple(name for name in Plan.__struct_fields__ if name not in ("number", "needs")),
+    types="older",
+)
+
+
+def _make_call(
+    runs: RunTracker, who: str, *, older: bool
+) -> Callable[[bytes, Callable[[], Context]], Any]:
     def call(payload: bytes, make_context: Callable[[], Context]) -> Any:
+        if older:
+            _refuse(payload)
         return _run(runs, who, payload, make_context())
 
     return call
+
+
+def _refuse(payload: bytes) -> None:
+    """What decoding the arguments does in a real task of an older release."""
+    needs = msgspec.json.decode(payload, type=Plan).needs
+    if needs is Needs.NAME:
+        names = tuple(msgspec.json.decode(payload, type=dict[str, msgspec.Raw]))
+        raise ArgumentMismatch("unknown argument 'needs'", names=names, by_value=False)
+    if needs is Needs.VALUE:
+        raise ArgumentMismatch("expected `int`", names=("number",), by_value=True)
 
 
 async def _run(runs: RunTracker, who: str, payload: bytes, ctx: Context) -> object:

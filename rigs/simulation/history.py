@@ -17,6 +17,9 @@ from forge_jobs.store.jobs import Verdict
 
 R = TypeVar("R", bound="Record")
 
+# Which release of the application a node runs.
+NEWER, OLDER = "newer release", "older release"
+
 
 class CallResult(StrEnum):
     """How a call ended for its caller; ``unknown``: it may have had an effect."""

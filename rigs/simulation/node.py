@@ -20,7 +20,7 @@ from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
 from rigs.simulation.faults import FaultyConnection, FaultyStore
 from rigs.simulation.handlers import RunTracker, registry
-from rigs.simulation.history import Fault, History
+from rigs.simulation.history import NEWER, OLDER, Fault, History
 from rigs.simulation.loop import Realm, VirtualLoop
 from rigs.simulation.plan import QUEUES
 
@@ -86,6 +86,7 @@ class Node:
     def boot(self, *, replaces: str | None = None) -> None:
         """Start the engine; a node that fails to start ends, as a process would."""
         self._sim.fault(self.who, "boot" if replaces is None else "replace", replaces or "")
+        self._sim.fault(self.who, NEWER if self.fresh else OLDER)
         self._sim.loop.create_task(self._start(replaces), context=self._engine.context())
 
     def stall(self) -> None:

@@ -37,8 +37,17 @@ class Behaviour(StrEnum):
     SPAWN = "spawn"
 
 
+class Needs(StrEnum):
+    """Why an older release refuses the arguments of a job: a name it does not know, or a value of
+    a type it does not take."""
+
+    NAME = "name"
+    VALUE = "value"
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The plan of one job. ``times``: how often it fails before it succeeds."""
+    """The plan of one job. ``times``: how often it fails before it succeeds. ``needs``: only a
+    newer release takes its arguments."""
 
     number: int
     behaviour: Behaviour = Behaviour.QUICK
@@ -46,7 +55,12 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     times: int = 0
     shape: int = 0
     parent: str | None = None
+    needs: Needs | None = None
 
+
+_NEEDS = {0: Needs.NAME, 1: Needs.NAME, 2: Needs.VALUE}
+# What such a job dies of is then no error of its own.
+_ENDS_WELL = (Behaviour.QUICK, Behaviour.SLOW, Behaviour.PARENT)
 
 _BEHAVIOURS: tuple[tuple[float, Behaviour], ...] = (
     (0.14, Behaviour.QUICK),
@@ -67,12 +81,14 @@ _BEHAVIOURS: tuple[tuple[float, Behaviour], ...] = (
 def new_job(number: int, dice: Dice) -> NewJob:
     """The request for the ``number``-th job of the simulation."""
     behaviour = _pick_behaviour(dice)
+    work_s, times, shape = _work_s(behaviour, dice), 1 + dice.index(3), dice.index(1_000)
     plan = Plan(
         number=number,
         behaviour=behaviour,
-        work_s=round(_work_s(behaviour, dice), 4),
-        times=1 + dice.index(3),
-        shape=dice.index(1_000),
+        work_s=round(work_s, 4),
+        times=times,
+        shape=shape,
+        needs=_NEEDS.get(shape % 10) if behaviour in _ENDS_WELL else None,
     )
     queue = "limited" if behaviour is Behaviour.THROTTLE else dice.pick(("main", "main", "slow"))
     fresh = behaviour is Behaviour.QUICK and dice.chance(0.15)

@@ -25,6 +25,7 @@ STORMS = {
     "cron": "rigs.storms.ticking",
     "limits": "rigs.storms.limits",
     "waiting": "rigs.storms.waiting",
+    "versions": "rigs.storms.versions",
     "gateway": "rigs.storms.gateway",
 }
 

@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,9 @@ def enqueue(call: EnqueueCall) -> list[str]:
     return [task.enqueue(call.names[0], call.ms[0]).id]
 
 
-def enqueue_with_retries(call: EnqueueCall, history: History) -> list[str] | None:
+def enqueue_with_retries(
+    call: EnqueueCall, history: History, enqueue: Callable[[EnqueueCall], list[str]]
+) -> list[str] | None:
     """Enqueue with retries during outages; None if it is unknown whether the jobs are stored."""
     rng = random.Random(call.names[0])
     while True:
@@ -72,14 +74,19 @@ def enqueue_with_retries(call: EnqueueCall, history: History) -> list[str] | Non
         time.sleep(rng.uniform(0.1, 0.5))
 
 
-def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
+def run(
+    producer: str,
+    calls: Sequence[EnqueueCall],
+    seconds: float,
+    enqueue: Callable[[EnqueueCall], list[str]],
+) -> None:
+    """Make the calls that were not made yet, spread over so many seconds."""
     path = Path(os.environ["STORM_FOLDER"]) / f"producer-{producer}.jsonl"
     path.touch()
     seen = list(read(path))
     invoked = {name for entry in seen if entry["op"] == "invoke" for name in entry["names"]}
     acknowledged = {name for entry in seen if entry["op"] == "ok" for name in entry["names"]}
     history = History(path)
-    calls = list(plan(producer, jobs, seed))
     started_at = min((entry["at"] for entry in seen if entry["op"] == "invoke"), default=now())
     for number, call in enumerate(calls):
         if call.names[0] in acknowledged or (call.names[0] in invoked and not call.keyed):
@@ -88,10 +95,14 @@ def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
         if wait_s > 0:
             time.sleep(wait_s)
         history.write("invoke", names=call.names, keyed=call.keyed)
-        ids = enqueue_with_retries(call, history)
+        ids = enqueue_with_retries(call, history, enqueue)
         if ids is not None:
             history.write("ok", names=call.names, ids=ids)
     history.write("finished")
+
+
+def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
+    run(producer, list(plan(producer, jobs, seed)), seconds, enqueue)
     forge.close()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -59,6 +59,7 @@ class Actor:
     killed: bool = False
     history_file: Path | None = None
     history_size_at_start: int = 0
+    environment: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Rig(Generic[OptionsT]):
@@ -163,7 +164,7 @@ class Rig(Generic[OptionsT]):
             if actor.process is None and not actor.finished and now() >= actor.start_at:
                 actor.history_size_at_start = _size(actor.history_file)
                 actor.process = subprocess.Popen(
-                    actor.command, cwd=ROOT, env=self._environment,
+                    actor.command, cwd=ROOT, env={**self._environment, **actor.environment},
                     stdout=self._log_file, stderr=self._log_file, stdin=subprocess.DEVNULL,
                 )  # fmt: skip
         if now() - self._logged_at >= 1:

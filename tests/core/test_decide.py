@@ -127,7 +127,7 @@ def test_r9_a_refused_job_is_offered_again_soon_and_then_less_often(
         finish = decide(job, Missing(message, elsewhere=elsewhere), now=NOW)
         assert (finish.event, finish.status) == (Event.MISSING, JobStatus.SCHEDULED)
         delays.append(finish.delay_s or 0.0)
-    long = [1.0, 1.0, 1.0] if elsewhere else [1.0, 4.0, 15.0]
+    long = [0.5, 0.5, 0.5] if elsewhere else [1.0, 4.0, 15.0]
     assert delays == [0.25, 0.25, 0.25, 0.5, *long]
 
 

@@ -11,7 +11,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [("kill", "sqlite"), ("kill", "postgres"), ("restart", "postgres"), ("cron", "sqlite")],
+    [
+        ("kill", "sqlite"),
+        ("kill", "postgres"),
+        ("restart", "postgres"),
+        ("cron", "sqlite"),
+        ("versions", "sqlite"),
+        ("versions", "postgres"),
+    ],
 )
 def test_storm(project_root: Path, name: str, backend: str) -> None:
     command = [sys.executable, "-m", "rigs.storms", "--quick", "--seed", "7"]

@@ -11,10 +11,14 @@ from forge_jobs.backends.shared.rowwise.jobs import RowwiseJobs
 from forge_jobs.backends.shared.rowwise.processes import RowwiseProcesses
 from forge_jobs.backends.shared.rowwise.rows import Row
 from forge_jobs.backends.shared.rowwise.transaction import Transaction
+from forge_jobs.core import decide
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import SECOND
+from forge_jobs.core.job import ClaimedJob
+from forge_jobs.core.outcome import Missing
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.engine.claiming.finish_buffer import Batch, FinishBuffer
+from forge_jobs.engine.running.handover import Handover
 from forge_jobs.store.jobs import Reaped, Retention, Verdict
 from forge_jobs.store.processes import NewProcess
 from rigs.simulation import __main__ as command
@@ -162,3 +166,30 @@ def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(finishing, "finish_row", generous)
     caught_by({"carried"})
+
+
+def test_u4_a_worker_that_kills_what_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(job: ClaimedJob, outcome: Missing, *rest: object) -> object:
+        return decide._Decision(Event.DIE, JobStatus.DEAD, error="no fit")  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(decide, "_missing", kill)
+    caught_by({"refused"})
+
+
+def test_u4_a_worker_that_asks_nobody_before_a_value_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nowhere(self: Handover, *args: object) -> bool:
+        return False
+
+    monkeypatch.setattr(Handover, "_is_elsewhere", nowhere)
+    caught_by({"refused"})
+
+
+def test_u4_a_refusal_that_spends_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient = transitions._LEGAL | {  # pyright: ignore[reportPrivateUsage]
+        (JobStatus.RUNNING, Event.MISSING, JobStatus.SCHEDULED, Attempts.KEPT)
+    }
+    monkeypatch.setattr(transitions, "_LEGAL", lenient)
+    monkeypatch.setattr(finishing, "_GIVES_ATTEMPT_BACK", (Event.THROTTLE, Event.SNOOZE))
+    caught_by({"attempts"})

@@ -11,6 +11,8 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.job import JobRecord, NewJob
 from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.engine.claiming.local_queue import LocalQueue
+from forge_jobs.engine.running.handover import Handover
 from forge_jobs.store.jobs import Verdict
 from rigs.simulation.all_checkers import check_history
 from rigs.simulation.clocks import pass_time
@@ -19,7 +21,7 @@ from rigs.simulation.final import read_final
 from rigs.simulation.history import Finished, HandlerRan, Transitioned
 from rigs.simulation.node import Node, SimContext
 from rigs.simulation.operators import NORMAL_SLOTS
-from rigs.simulation.plan import QUEUES, WORK_KIND, Behaviour, Plan
+from rigs.simulation.plan import FRESH_KIND, QUEUES, WORK_KIND, Behaviour, Needs, Plan
 from rigs.simulation.world import logs_disabled, make_context, remove_nodes
 
 LEASE_S = 15.0
@@ -34,8 +36,8 @@ class Scene:
         self.nodes: list[Node] = []
         self._seed = seed
 
-    async def boot(self, who: str) -> Node:
-        node = Node(self.sim, who, Dice(f"{self._seed}:{who}"), fresh=True)
+    async def boot(self, who: str, *, fresh: bool = True) -> Node:
+        node = Node(self.sim, who, Dice(f"{self._seed}:{who}"), fresh=fresh)
         self.nodes.append(node)
         node.boot()
         await self.until(lambda: node.handle is not None, 10)
@@ -287,3 +289,48 @@ def test_an_outage_longer_than_the_lease_cancels_nothing(seed: int) -> None:
 
     with played(seed) as play:
         play(act)
+
+
+async def _hand_on(scene: Scene, kind: str, needs: Needs | None) -> float:
+    """The slowest of 40 jobs that only one node of five takes, each enqueued to an idle cluster."""
+    for who in ("old1", "old2", "old3", "old4"):
+        await scene.boot(who, fresh=False)
+    await scene.boot("new")
+    payload = msgspec.json.encode(Plan(number=1, needs=needs))
+    slowest = 0.0
+    for _ in range(40):
+        enqueued = await scene.sim.store.jobs.enqueue(
+            [NewJob(kind=kind, queue="main", payload=payload)]
+        )
+        slowest = max(slowest, await scene.until_status(enqueued[0].id, JobStatus.DONE, 60))
+    return slowest
+
+
+@pytest.mark.parametrize("needs", [None, Needs.NAME, Needs.VALUE])
+def test_r9_a_job_that_one_of_five_workers_takes_starts_within_seconds(needs: Needs | None) -> None:
+    for seed in SEEDS:
+
+        async def act(scene: Scene) -> None:
+            kind = FRESH_KIND if needs is None else WORK_KIND
+            assert await _hand_on(scene, kind, needs) < 4.0
+
+        with played(seed) as play:
+            play(act)
+
+
+def test_r9_without_leaving_the_kind_to_others_the_scene_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def keep(self: LocalQueue, *args: object) -> None: ...
+
+    monkeypatch.setattr(LocalQueue, "leave_to_others", keep)
+    monkeypatch.setattr(Handover, "_wake_others", keep)
+    took: list[float] = []
+    for seed in SEEDS:
+
+        async def act(scene: Scene) -> None:
+            took.append(await _hand_on(scene, FRESH_KIND, None))
+
+        with played(seed) as play:
+            play(act)
+    assert max(took) > 8.0

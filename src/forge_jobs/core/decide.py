@@ -42,7 +42,7 @@ class Budgets:
     missing_s: float = 86_400.0
     missing_first_s: float = 0.25
     missing_delay_s: float = 15.0
-    handover_s: float = 1.0
+    handover_s: float = 0.5
     max_crashes: int = 3
 
 

@@ -30,7 +30,7 @@ _FRESH_S: Final = 2.0
 # A kind without a handler can only be refused here. One whose arguments did not fit may come with
 # others that do, so that it is left to others for less time.
 _UNKNOWN_KIND_S: Final = 5.0
-_OTHER_VERSION_S: Final = 1.0
+_OTHER_VERSION_S: Final = 2.0
 _MAX_PROMOTED: Final = 500
 _LATE_S: Final = 0.005
 
