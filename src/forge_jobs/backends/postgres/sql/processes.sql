@@ -23,7 +23,7 @@ SELECT t.now, EXISTS (SELECT 1 FROM renewed) AS alive FROM t;
 
 -- name: claims_of
 -- The claims that a process still holds at its shutdown. Index: jobs_owner.
-SELECT id, epoch FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id;
+SELECT id, epoch FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id + 0;
 
 -- name: release_claims
 -- Releases claims.
