@@ -229,7 +229,8 @@ CREATE TABLE forge.processes (
     cores double precision DEFAULT 0 NOT NULL,
     disk_share double precision DEFAULT 0 NOT NULL,
     quiet boolean DEFAULT false NOT NULL,
-    dead boolean DEFAULT false NOT NULL
+    dead boolean DEFAULT false NOT NULL,
+    machine text
 );
 
 CREATE TABLE forge.queues (
