@@ -238,7 +238,8 @@ CREATE TABLE forge.processes (
     disk_share double precision DEFAULT 0 NOT NULL,
     quiet boolean DEFAULT false NOT NULL,
     dead boolean DEFAULT false NOT NULL,
-    signatures text
+    signatures text,
+    machine text
 );
 
 CREATE TABLE forge.queues (

@@ -187,11 +187,12 @@ class Actions:
         return sorted(chosen)
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
-        """Delete ended jobs past their retention, and lapsed dedupe keys."""
+        """Delete ended jobs past their retention, lapsed dedupe keys and stale cancel requests."""
 
         async def work(link: Link) -> int:
             now = await self._now(link)
             await link.fetch(self._sql["delete_lapsed_keys"], now, max(limit, 1_000))
+            await link.fetch(self._sql["delete_stale_requests"])
             gone = 0
             for line in await link.fetch(self._sql["history_groups"]):
                 if keep.queue not in (None, line["queue"]):

@@ -41,6 +41,7 @@ _OUTCOMES: Final = frozenset(
     for target in targets(JobStatus.RUNNING, event)
 )  # fmt: skip
 _key: Final = attrgetter("key")
+_claim: Final = attrgetter("key", "epoch")
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _DONE, _THROTTLE = Event.DONE, Event.THROTTLE
 _IS_DONE, _DEAD = JobStatus.DONE, JobStatus.DEAD
@@ -305,7 +306,7 @@ def _unique(finishes: Sequence[Finish]) -> list[Finish]:
         if (finish.event, finish.status) not in _OUTCOMES:
             raise Invalid(f"a claim cannot end as {finish.status} by {finish.event}")
         seen.setdefault((finish.key, finish.epoch), finish)
-    return sorted(seen.values(), key=_key)
+    return sorted(seen.values(), key=_claim)
 
 
 def _is_plain(finishes: Sequence[Finish]) -> bool:
@@ -363,7 +364,7 @@ def _only_claims(request: Exchange) -> bool:
 def _pairs(claims: Sequence[Claim]) -> tuple[list[int] | None, list[int] | None]:
     if not claims:
         return None, None
-    ordered = sorted(claims, key=_key)
+    ordered = sorted(claims, key=_claim)
     return [claim.key for claim in ordered], [claim.epoch for claim in ordered]
 
 

@@ -1,6 +1,6 @@
 """The job contract on Postgres: each method is one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
@@ -29,7 +29,12 @@ class PostgresJobs:
     """Stores jobs; see ``forge_jobs.store.jobs`` for what each method promises."""
 
     def __init__(
-        self, server: Server, notifier: Notifier, enqueuer: Enqueuer, queries: Queries
+        self,
+        server: Server,
+        notifier: Notifier,
+        enqueuer: Enqueuer,
+        queries: Queries,
+        declare_dead: Callable[[Link, Instant], Awaitable[None]],
     ) -> None:
         self._server = server
         self._notifier = notifier
@@ -37,6 +42,7 @@ class PostgresJobs:
         self._queries = queries
         self._exchanger = Exchanger(server, notifier, enqueuer)
         self._actions = Actions(server, notifier, queries)
+        self._declare_dead = declare_dead
         self._sql = sql_files.statements("jobs", server.address.schema)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -64,6 +70,7 @@ class PostgresJobs:
 
         async def work(link: Link) -> tuple[Reaped, list[str]]:
             now = await self._now(link)
+            await self._declare_dead(link, now)
             row = await link.row(self._sql["reap"], now, note, limit)
             assert row is not None
             dead_letters = await self._exchanger.dead_letters(link, row["died"] or ())

@@ -24,9 +24,10 @@ from forge_jobs.store.processes import (
     SlotsInUse,
 )
 
-from . import rows, sql_files
+from . import liveness_socket, rows, sql_files
 from .connection.driver import Row
 from .connection.server import Link, Server
+from .liveness_socket import LivenessSocket
 from .notify.claim_turns import ClaimTurns
 from .notify.notifier import EVERYBODY, Notifier
 
@@ -42,6 +43,9 @@ class PostgresProcesses:
         self._server = server
         self._notifier = notifier
         self._turns = turns
+        self._liveness: dict[int, LivenessSocket] = {}
+        # When a process that has ended may be declared dead.
+        self._silent_at: Instant | None = None
         self._sql = sql_files.statements("processes", server.address.schema)
         self._store_now = sql_files.statements("jobs", server.address.schema)["store_now"]
         self._raise_control_version = sql_files.statements("bulk", server.address.schema)[
@@ -49,14 +53,17 @@ class PostgresProcesses:
         ]
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
+        # Bound before the row exists: nobody can find the name free while the process lives.
+        liveness = LivenessSocket(self._server.entropy)
         row = await self._server.ask_row(
             self._sql["register"], self._server.store_clock.bind(), process.host_id,
             rows.storable(process.label), process.queues, process.pid,
             rows.storable(process.hostname), rows.storable(process.version), process.lease_s,
-            replaces, rows.as_json(dict(process.signatures)),
+            replaces, rows.as_json(dict(process.signatures)), liveness.machine,
         )  # fmt: skip
         assert row is not None
         self._turns.add_process(row["id"])
+        self._liveness[row["id"]] = liveness
         return row["id"]
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
@@ -65,6 +72,8 @@ class PostgresProcesses:
             rows.as_json(dict(stats.slots)), stats.memory_bytes, stats.cores,
             stats.disk_share,
         )  # fmt: skip
+        if not row["alive"]:
+            self._close_liveness(key)
         return HeartbeatReply(row["alive"], row["now"])
 
     async def deregister(self, key: int) -> None:
@@ -84,6 +93,7 @@ class PostgresProcesses:
 
         await self._notifier.notify(await self._server.within(work))
         self._turns.remove_process(key)
+        self._close_liveness(key)
 
     async def remove_dead(self) -> int:
         return len(await self._server.ask(self._sql["delete_dead"]))
@@ -142,7 +152,23 @@ class PostgresProcesses:
         [row] = await self._server.ask_urgent(
             self._sql["next_expiry"], self._server.store_clock.bind()
         )
-        return row["at"]
+        known = [at for at in (row["at"], self._silent_at) if at is not None]
+        return min(known, default=None)
+
+    async def declare_dead(self, link: Link, now: Instant) -> None:
+        """Declare processes of this machine dead that ended without deregistering.
+
+        They must also have missed a heartbeat. Copies of one virtual machine may claim to be at one
+        place; but a process that lives sends heartbeats.
+        """
+        found = await link.fetch(self._sql["places"])
+        ended = [row for row in found if liveness_socket.is_dead(row["machine"])]
+        dead = [row["id"] for row in ended if row["silent_at"] <= now]
+        self._silent_at = min(
+            (row["silent_at"] for row in ended if row["silent_at"] > now), default=None
+        )
+        if dead:
+            await link.fetch(self._sql["declare_dead"], dead)
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
         now = self._server.store_clock.bind()
@@ -152,6 +178,11 @@ class PostgresProcesses:
 
     async def release_lead(self, name: str, key: int) -> None:
         await self._server.ask_urgent(self._sql["release_leadership"], name, key)
+
+    def _close_liveness(self, key: int) -> None:
+        liveness = self._liveness.pop(key, None)
+        if liveness is not None:
+            liveness.close()
 
 
 def _record(row: Row) -> ProcessRecord:

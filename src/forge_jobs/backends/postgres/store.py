@@ -57,8 +57,10 @@ class PostgresStore:
         self._listener = NotificationListener(server, notifier, turns)
         self._enqueuer = Enqueuer(server, notifier)
         self._queries = Queries(server)
-        self.jobs = PostgresJobs(server, notifier, self._enqueuer, self._queries)
-        self.processes = PostgresProcesses(server, notifier, turns)
+        self.processes = processes = PostgresProcesses(server, notifier, turns)
+        self.jobs = PostgresJobs(
+            server, notifier, self._enqueuer, self._queries, processes.declare_dead
+        )
         self._limits = PostgresLimits(server, notifier)
         self.settings = settings = PostgresSettings(server, notifier, self._limits)
         self.queues = Queues(settings, self._limits)

@@ -1,5 +1,5 @@
 -- set: claim_search_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1
 
 -- The search for claimable jobs where the plain one does not do: under rate and concurrency limits, and in queues
@@ -161,7 +161,7 @@ BEGIN
             FOR v_row IN
                 SELECT u.id, u.may_prefetch, u.name FROM unnest(v_ids, v_may_prefetch, v_names)
                     AS u(id, may_prefetch, name)
-                JOIN forge.jobs j ON j.id = u.id
+                JOIN forge.jobs j ON j.id BETWEEN u.id AND u.id
                 ORDER BY j.priority, j.run_at, j.id
             LOOP
                 EXIT WHEN cardinality(picked) >= v_wanted;

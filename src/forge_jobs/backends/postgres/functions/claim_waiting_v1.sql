@@ -1,5 +1,5 @@
 -- set: claim_waiting_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1, exchange_v1
 
 -- The hot call of a worker that only waits for jobs.
@@ -81,7 +81,7 @@ BEGIN
         UPDATE forge.jobs j
         SET status = 'running', owner = p_owner, exchange = p_number, epoch = j.epoch + 1,
             attempts = j.attempts + 1, started_at = v_now
-        FROM plain CROSS JOIN picked l WHERE j.id = l.id
+        FROM plain CROSS JOIN picked l WHERE j.id BETWEEN l.id AND l.id
         RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, j.enqueued_at,
             j.run_at, j.priority, j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
             j.limit_key, j.lane, j.lane_order, j.trace, j.options

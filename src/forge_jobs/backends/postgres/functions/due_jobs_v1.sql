@@ -1,5 +1,5 @@
 -- set: due_jobs_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1
 
 -- Promotion of due jobs, expiry, and the cancellation of waiting jobs.
@@ -31,7 +31,7 @@ BEGIN
             limit_bucket = CASE WHEN NOT due.late THEN 'new:' || due.limit_bucket END,
             finished_at = CASE WHEN due.late THEN p_now END,
             last_error = CASE WHEN due.late THEN forge.expiry_message_v1() ELSE j.last_error END
-        FROM due WHERE j.id = due.id
+        FROM due WHERE j.id BETWEEN due.id AND due.id
         RETURNING j.id, j.queue, j.kind, due.status AS source, j.status AS target, due.limit_bucket
     ),
     counted AS (

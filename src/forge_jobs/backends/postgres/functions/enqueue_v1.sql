@@ -1,5 +1,5 @@
 -- set: enqueue_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1
 
 -- Storing jobs.
@@ -128,7 +128,8 @@ BEGIN
             PERFORM forge.admit_buckets_v1(v_now, v_buckets);
         END IF;
         RETURN QUERY SELECT u.ordinal, u.id, v_now, j.status, false
-        FROM unnest(v_ordinals, v_ids) AS u(ordinal, id) JOIN forge.jobs j ON j.id = u.id;
+        FROM unnest(v_ordinals, v_ids) AS u(ordinal, id)
+        JOIN forge.jobs j ON j.id BETWEEN u.id AND u.id;
     END IF;
     IF v_taken <> '{}' THEN
         RETURN QUERY

@@ -1,5 +1,5 @@
 -- set: exchange_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1
 
 -- The hot call of a worker that has something to write.
@@ -7,7 +7,8 @@
 -- One exchange of a worker process, in one transaction and one round trip: writes notes, finishes, releases and
 -- started marks, then claims jobs for the free slots. See forge_jobs.store.jobs.
 --
--- Arrays of keys come sorted, so that rows are locked in the order of their ids. Returns one row per claim and a
+-- Arrays of keys come sorted, by epoch where a key stands twice, so that rows are locked in the order of their ids and
+-- width_bucket finds the epoch of an id. Returns one row per claim and a
 -- last row with a NULL key whose head holds the rest:
 --   now, alive, control, next_due, cancels: as in Exchanged
 --   missed: [[key, epoch, already?], …] for finishes that were not applied
@@ -74,14 +75,14 @@ BEGIN
         PERFORM forge.write_notes_v1(p_owner, p_notes, p_lines);
     END IF;
 
-    -- Done: guarded by a join with the claims, moved to history at once. Index: the primary key.
+    -- Done: guarded by epoch and owner, moved to history at once. width_bucket finds the position of an id in the
+    -- sorted array; a join with the claims could be turned round to read all of jobs. Index: the primary key.
     IF p_done_keys IS NOT NULL THEN
         WITH deleted AS (
             DELETE FROM forge.jobs j
-            USING unnest(p_done_keys) WITH ORDINALITY AS f(key, ordinal)
-            WHERE j.id = f.key AND j.epoch = p_done_epochs[f.ordinal]
+            WHERE j.id = ANY (p_done_keys) AND j.epoch = p_done_epochs[width_bucket(j.id, p_done_keys)]
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-            RETURNING j.*, f.ordinal
+            RETURNING j.*, width_bucket(j.id, p_done_keys) AS ordinal
         ),
         kept AS (
             INSERT INTO forge.history (
@@ -127,7 +128,7 @@ BEGIN
                     (p_done_waited::jsonb ->> (d.ordinal - 1)::integer)::double precision AS waited_s
                 FROM unnest(p_done_keys) WITH ORDINALITY AS d(key, ordinal)
             ) AS f
-            JOIN forge.history h ON h.id = f.key AND h.epoch = f.epoch
+            JOIN forge.history h ON h.id BETWEEN f.key AND f.key AND h.epoch = f.epoch
             WHERE f.key = ANY (v_done)
             GROUP BY h.queue, h.kind;
         END IF;
@@ -175,8 +176,8 @@ BEGIN
     IF p_started_keys IS NOT NULL THEN
         WITH marked AS (
             UPDATE forge.jobs j SET started_at = v_now
-            FROM unnest(p_started_keys, p_started_epochs) AS s(key, epoch)
-            WHERE j.id = s.key AND j.epoch = s.epoch
+            WHERE j.id = ANY (p_started_keys)
+                AND j.epoch = p_started_epochs[width_bucket(j.id, p_started_keys)]
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE AND j.started_at IS NULL
             RETURNING j.unique_waiting
         )
@@ -289,7 +290,7 @@ BEGIN
                         SELECT array_agg(j.ctid ORDER BY c.ordinal), array_agg(j.kind)
                         INTO v_rows, v_kinds
                         FROM unnest(v_picked) WITH ORDINALITY AS c(id, ordinal)
-                        JOIN forge.jobs j ON j.id = c.id;
+                        JOIN forge.jobs j ON j.id BETWEEN c.id AND c.id;
                     END IF;
                     RETURN QUERY
                     UPDATE forge.jobs j

@@ -17,7 +17,7 @@ BEGIN
         progress_note = COALESCE(n.note, j.progress_note)
     FROM jsonb_to_recordset(p_notes)
         AS n(key bigint, epoch integer, progress double precision, note text)
-    WHERE j.id = n.key AND j.epoch = n.epoch
+    WHERE j.id BETWEEN n.key AND n.key AND j.epoch = n.epoch
         AND (j.owner = p_owner AND j.status = 'running') IS TRUE;
     FOR v_job IN
         WITH written AS (
@@ -26,7 +26,7 @@ BEGIN
             FROM ROWS FROM (jsonb_to_recordset(p_lines)
                 AS (key bigint, epoch integer, at bigint, level text, message text))
                 WITH ORDINALITY AS l(key, epoch, at, level, message, ordinal)
-            JOIN forge.jobs j ON j.id = l.key AND j.epoch = l.epoch
+            JOIN forge.jobs j ON j.id BETWEEN l.key AND l.key AND j.epoch = l.epoch
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE
             ORDER BY l.ordinal
             RETURNING job
@@ -72,9 +72,9 @@ BEGIN
     SELECT array_agg(l.id) INTO v_jobs FROM (
         SELECT j.id
         FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer)
-        JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
+        JOIN forge.jobs j ON j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
         WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
-        ORDER BY j.id
+        ORDER BY j.id + 0
         FOR UPDATE OF j
     ) AS l;
     IF v_jobs IS NULL THEN
@@ -108,7 +108,8 @@ BEGIN
         LEFT JOIN forge.cancel_requests c ON c.job = e.key
         CROSS JOIN LATERAL (
             SELECT CASE WHEN c.job IS NULL THEN e.status ELSE 'cancelled' END AS target) AS t
-        WHERE j.id = e.key AND j.epoch = e.epoch AND j.id = ANY (v_jobs)
+        WHERE j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
+            AND (j.owner = p_owner AND j.status = 'running') IS TRUE
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.event, e.ran_s, e.waited_s
     ),
     counted AS (
@@ -157,10 +158,9 @@ DECLARE
     v_queues text[];
 BEGIN
     SELECT array_agg(l.id) INTO v_jobs FROM (
-        SELECT j.id
-        FROM unnest(p_keys, p_epochs) AS r(key, epoch)
-        JOIN forge.jobs j ON j.id = r.key AND j.epoch = r.epoch
-        WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        SELECT j.id FROM forge.jobs j
+        WHERE j.id = ANY (p_keys) AND j.epoch = p_epochs[width_bucket(j.id, p_keys)]
+            AND (j.owner = p_owner AND j.status = 'running') IS TRUE
         ORDER BY j.id
         FOR UPDATE OF j
     ) AS l;
@@ -176,7 +176,7 @@ BEGIN
             finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
             last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
         FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
-        WHERE j.id = r.key
+        WHERE j.id BETWEEN r.key AND r.key
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key
     ),
     counted AS (

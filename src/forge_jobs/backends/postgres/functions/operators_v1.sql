@@ -119,11 +119,11 @@ BEGIN
     gone AS (SELECT * FROM waiting UNION ALL SELECT * FROM ended),
     keys AS (
         DELETE FROM forge.dedupe_keys d USING gone g
-        WHERE d.kind = g.kind AND d.key = g.dedupe_key AND d.job = g.id
+        WHERE (d.kind, d.key) BETWEEN (g.kind, g.dedupe_key) AND (g.kind, g.dedupe_key) AND d.job = g.id
     ),
-    bodies AS (DELETE FROM forge.large_payloads b USING gone g WHERE b.job = g.id),
-    logs AS (DELETE FROM forge.job_logs l USING gone g WHERE l.job = g.id),
-    tracebacks AS (DELETE FROM forge.job_tracebacks t USING gone g WHERE t.job = g.id)
+    bodies AS (DELETE FROM forge.large_payloads b USING gone g WHERE b.job BETWEEN g.id AND g.id),
+    logs AS (DELETE FROM forge.job_logs l USING gone g WHERE l.job BETWEEN g.id AND g.id),
+    tracebacks AS (DELETE FROM forge.job_tracebacks t USING gone g WHERE t.job BETWEEN g.id AND g.id)
     INSERT INTO forge.counter_entries (minute, queue, kind, source, jobs)
     SELECT p_now - p_now % 60000000, queue, kind, status, count(*)
     FROM gone GROUP BY queue, kind, status;

@@ -1,5 +1,5 @@
 -- set: primitives_v1
--- revision: 1
+-- revision: 2
 -- requires: none
 
 -- Small functions that several sets share: the store clock, histogram buckets, error lists, moves to history,
@@ -12,6 +12,11 @@
 -- the planner may only choose index scans and nested loops, which are right for every batch size here.
 -- The guard of a claim is written (owner = … AND status = …) IS TRUE to keep it out of the choice of an index: a
 -- job is found by its primary key, never by its owner.
+-- ANALYZE may see an empty table that is full a moment later, or full of dead rows that an old snapshot keeps. A join
+-- of a list of ids with jobs by equality would then begin with all of jobs, in the order of the primary key. So such a
+-- join is written j.id BETWEEN l.id AND l.id (or with two columns on each side): an index lookup all the
+-- same, but no condition that rows can be merged by. For the same reason an ORDER BY that only orders locks says
+-- j.id + 0.
 
 -- Store time: the clock of the server, or the instant that a test binds.
 CREATE OR REPLACE FUNCTION forge.store_now_v1(p_now bigint) RETURNS bigint
@@ -73,12 +78,14 @@ LANGUAGE sql VOLATILE AS $$
     WITH own AS MATERIALIZED (
         SELECT d.kind, d.key
         FROM forge.jobs j
-        JOIN forge.dedupe_keys d ON d.kind = j.kind AND d.key = j.dedupe_key AND d.job = j.id
+        JOIN forge.dedupe_keys d
+            ON (d.kind, d.key) BETWEEN (j.kind, j.dedupe_key) AND (j.kind, j.dedupe_key) AND d.job = j.id
         WHERE j.id = ANY (p_jobs) AND j.unique_waiting
-        ORDER BY d.kind, d.key
+        ORDER BY d.kind || '', d.key || ''
         FOR UPDATE OF d
     )
-    DELETE FROM forge.dedupe_keys d USING own WHERE d.kind = own.kind AND d.key = own.key
+    DELETE FROM forge.dedupe_keys d USING own
+    WHERE (d.kind, d.key) BETWEEN (own.kind, own.key) AND (own.kind, own.key)
 $$;
 
 -- Frees the dedupe keys of jobs that have just moved to history, or keeps them for dedupe_for_s more.
@@ -90,15 +97,16 @@ LANGUAGE sql VOLATILE AS $$
             CASE WHEN NOT (p_ran AND h.unique_waiting) AND h.dedupe_for_s > 0
                 THEN p_now + round(h.dedupe_for_s * 1000000)::bigint END AS until
         FROM forge.history h
-        JOIN forge.dedupe_keys d ON d.kind = h.kind AND d.key = h.dedupe_key AND d.job = h.id
+        JOIN forge.dedupe_keys d
+            ON (d.kind, d.key) BETWEEN (h.kind, h.dedupe_key) AND (h.kind, h.dedupe_key) AND d.job = h.id
         WHERE h.id = ANY (p_jobs) AND h.dedupe_key IS NOT NULL
-        ORDER BY d.kind, d.key
+        ORDER BY d.kind || '', d.key || ''
         FOR UPDATE OF d
     ),
     kept AS (
         UPDATE forge.dedupe_keys d SET until = own.until FROM own
-        WHERE d.kind = own.kind AND d.key = own.key AND own.until IS NOT NULL
+        WHERE (d.kind, d.key) BETWEEN (own.kind, own.key) AND (own.kind, own.key) AND own.until IS NOT NULL
     )
     DELETE FROM forge.dedupe_keys d USING own
-    WHERE d.kind = own.kind AND d.key = own.key AND own.until IS NULL
+    WHERE (d.kind, d.key) BETWEEN (own.kind, own.key) AND (own.kind, own.key) AND own.until IS NULL
 $$;

@@ -1,5 +1,5 @@
 -- set: processes_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1
 
 -- Reaping jobs of dead processes, and dividing slots among the living ones.
@@ -31,7 +31,7 @@ BEGIN
         SELECT j.id
         FROM owners o JOIN forge.jobs j ON j.owner = o.owner AND j.status = 'running'
         WHERE NOT EXISTS (SELECT 1 FROM forge.processes p WHERE p.id = o.owner AND NOT p.dead)
-        ORDER BY j.id
+        ORDER BY j.id + 0
         LIMIT p_limit + 1
         FOR UPDATE OF j SKIP LOCKED
     ) AS l;
@@ -59,7 +59,7 @@ BEGIN
             FROM forge.jobs r LEFT JOIN forge.cancel_requests c ON c.job = r.id
             WHERE r.id = ANY (v_jobs)
         ) AS t
-        WHERE j.id = t.id
+        WHERE j.id BETWEEN t.id AND t.id
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, t.started, j.on_dead
     ),
     counted AS (

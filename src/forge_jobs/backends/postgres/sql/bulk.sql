@@ -92,3 +92,9 @@ ORDER BY h.finished_at LIMIT $5 FOR UPDATE SKIP LOCKED;
 DELETE FROM forge.dedupe_keys d WHERE (d.kind, d.key) IN (
     SELECT k.kind, k.key FROM forge.dedupe_keys k WHERE k.until <= $1
     ORDER BY k.until LIMIT $2 FOR UPDATE SKIP LOCKED);
+
+-- name: delete_stale_requests
+-- Deletes cancel requests of jobs that do not run any more. The transitions do that themselves; this repairs what an
+-- older release left. Index: the primary key of jobs; the table has few rows.
+DELETE FROM forge.cancel_requests c
+WHERE (SELECT j.status FROM forge.jobs j WHERE j.id = c.job) IS DISTINCT FROM 'running';

@@ -62,9 +62,9 @@ WHERE id = $1 AND epoch = $2 AND (owner = $3 AND status = 'running') IS TRUE;
 -- name: own_throttles
 -- Which throttled claims are valid, before the gate changes. Index: the primary key.
 SELECT j.id, j.queue, j.kind FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)
-JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
+JOIN forge.jobs j ON j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
 WHERE (j.owner = $1 AND j.status = 'running') IS TRUE
-ORDER BY j.id FOR UPDATE OF j;
+ORDER BY j.id + 0 FOR UPDATE OF j;
 
 -- name: gates
 -- Gates by name, with the back-off settings of queues. Index: the primary keys.
@@ -91,7 +91,7 @@ ORDER BY h.id;
 -- name: owned
 -- The running jobs of a process. Index: jobs_owner.
 SELECT id, epoch, exchange, started_at IS NOT NULL AS started
-FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id;
+FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id + 0;
 
 -- name: reap
 -- Takes jobs from dead processes.

@@ -6,8 +6,8 @@ WITH replaced AS (
     UPDATE forge.processes SET dead = true WHERE NOT dead AND host_id IN ($2, $9)
 )
 INSERT INTO forge.processes
-    (host_id, label, queues, pid, hostname, version, lease_s, signatures, started_at, heartbeat_at)
-SELECT $2, $3, $4, $5, $6, $7, $8, $10, t.now, t.now FROM (SELECT forge.store_now_v1($1) AS now) AS t
+    (host_id, label, queues, pid, hostname, version, lease_s, signatures, machine, started_at, heartbeat_at)
+SELECT $2, $3, $4, $5, $6, $7, $8, $10, $11, t.now, t.now FROM (SELECT forge.store_now_v1($1) AS now) AS t
 RETURNING id;
 
 -- name: heartbeat
@@ -21,9 +21,18 @@ renewed AS (
 )
 SELECT t.now, EXISTS (SELECT 1 FROM renewed) AS alive FROM t;
 
+-- name: places
+-- Where living processes run, and when they will have missed a heartbeat: they send five per lease.
+SELECT p.id, p.machine, p.heartbeat_at + round(p.lease_s / 3 * 1000000)::bigint AS silent_at
+FROM forge.processes p WHERE NOT p.dead AND p.machine IS NOT NULL;
+
+-- name: declare_dead
+-- Declares processes dead that ended without deregistering. Index: the primary key.
+UPDATE forge.processes SET dead = true WHERE id = ANY ($1::bigint[]) AND NOT dead;
+
 -- name: claims_of
 -- The claims that a process still holds at its shutdown. Index: jobs_owner.
-SELECT id, epoch FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id;
+SELECT id, epoch FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id + 0;
 
 -- name: release_claims
 -- Releases claims.
@@ -82,7 +91,7 @@ SELECT min(e.at) AS at FROM (
 ) AS e WHERE e.at > forge.store_now_v1($1);
 
 -- name: acquire_leadership
--- Acquires or renews a leadership that is free, expired or already held by this process. A lease that ends much later
+-- Acquires or renews a leadership that is free, expired, of a dead process or already held by this process. A lease that ends much later
 -- than a new one would is from before the clock was set back. Index: the primary key.
 INSERT INTO forge.leaderships (name, process, until)
 SELECT $2, p.id, t.now + round($4::double precision * 1000000)::bigint
@@ -91,6 +100,7 @@ JOIN forge.processes p ON p.id = $3 AND NOT p.dead
     AND p.heartbeat_at + round(p.lease_s * 1000000)::bigint > t.now
 ON CONFLICT (name) DO UPDATE SET process = EXCLUDED.process, until = EXCLUDED.until
 WHERE leaderships.process = EXCLUDED.process OR leaderships.until <= forge.store_now_v1($1)
+    OR NOT EXISTS (SELECT 1 FROM forge.processes h WHERE h.id = leaderships.process AND NOT h.dead)
     OR leaderships.until > EXCLUDED.until + round($4::double precision * 1000000)::bigint
 RETURNING 1;
 
