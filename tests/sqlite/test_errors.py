@@ -179,7 +179,7 @@ async def test_an_impatient_writer_gives_up_with_no_effect(
     monkeypatch.setattr("forge_jobs.backends.sqlite.io.session._MAX_TRIES", 5)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Unavailable, match="another program has been writing"):
+    with pytest.raises(Unavailable, match="this process itself has a write transaction open"):
         await store.jobs.enqueue([A_JOB])
     with pytest.raises(Unavailable):
         store.enqueue_sync([A_JOB])

@@ -95,6 +95,12 @@ class StoreAccess:
             except CancelledError:
                 pass  # as in ``ready``; a cancelled caller gets asyncio's own error
 
+    def unopened(self) -> Store | None:
+        """The store for a call inside the caller's transaction; None if it must be open."""
+        if self._closed or not self._migrate() or not self.store.capabilities.sync_calls:
+            return None
+        return self.store
+
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here.
 

@@ -40,6 +40,11 @@ class StorePort(Protocol):
         """The open store, for coroutines; opens it on first use."""
         ...
 
+    def unopened(self) -> Store | None:
+        """The store, not necessarily open, if it can join a transaction like that: opening could
+        wait for the very transaction. None if it must be open."""
+        ...
+
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on another thread's loop and wait for it, from synchronous code."""
         ...
@@ -79,14 +84,14 @@ class Enqueuer:
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs inside the caller's own transaction: they exist once it commits."""
-        store = self._port.ready()
+        store = self._port.opened or self._port.unopened() or self._port.ready()
         if self._hooks.hooks:
             return self._hooks.call(jobs, lambda changed: store.enqueue_in(transaction, changed))
         return store.enqueue_in(transaction, jobs)
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """``enqueue_in`` for coroutines; also takes connections that must be awaited."""
-        store = self._port.opened or await self._port.aready()
+        store = self._port.opened or self._port.unopened() or await self._port.aready()
         if self._hooks.hooks:
             return await self._hooks.acall(
                 jobs, lambda changed: store.aenqueue_in(transaction, changed)

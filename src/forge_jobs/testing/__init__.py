@@ -1,8 +1,8 @@
 """Tools for tests: inline mode, controlled time, assertions, and the conformance suite of backends.
 
 For users' tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``,
-``enqueued``. ``forge_jobs.testing.conformance`` is the suite that every backend must pass, and the
-only part that needs pytest. Nothing else in the package imports this room.
+``enqueued``, ``Transaction``. ``forge_jobs.testing.conformance`` is the suite that every backend
+must pass, and the only part that needs pytest. Nothing else in the package imports this room.
 """
 
 from importlib import import_module
@@ -13,8 +13,18 @@ if TYPE_CHECKING:
 
     from .assertions import assert_enqueued, enqueued, refute_enqueued
     from .inline_mode import inline
+    from .transaction import Transaction
 
-__all__ = ["Time", "assert_enqueued", "enqueued", "frozen", "inline", "moving", "refute_enqueued"]
+__all__ = [
+    "Time",
+    "Transaction",
+    "assert_enqueued",
+    "enqueued",
+    "frozen",
+    "inline",
+    "moving",
+    "refute_enqueued",
+]
 
 # Imported on first use: the conformance suite needs neither the engine nor Forge.
 _HOMES = {
@@ -23,6 +33,7 @@ _HOMES = {
     "refute_enqueued": "assertions",
     "inline": "inline_mode",
     "Time": "time",
+    "Transaction": "transaction",
     "frozen": "time",
     "moving": "time",
 }

@@ -163,7 +163,7 @@ class SqliteMaintenance:
             if self._synchronous != "normal"
             else "synchronous=normal: a power cut may take back the last jobs",
         )
-        found = schema.status(connection)
+        found = schema.status(connection.execute)
         try:
             schema.check(self._database, found)
             yield Finding(Severity.OK, "schema", f"version {found.current}")

@@ -1,5 +1,6 @@
 """The process contract on SQLite: rows hold who was declared dead, liveness files who is alive."""
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from functools import partial
@@ -37,6 +38,7 @@ from .slot_shares import SlotShares
 _names_of = msgspec.json.Decoder(list[str]).decode
 _signature_of = msgspec.json.Decoder(KindSignature).decode
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "processes.sql")
+_LOG: Final = logging.getLogger("forge_jobs.sqlite")
 
 
 class SqliteProcesses:
@@ -105,8 +107,14 @@ class SqliteProcesses:
             if file is None:
                 return HeartbeatReply(await self._renew_foreign(key, stats), now)
             if not file.exists():
-                self._liveness.remove(key)
-                return HeartbeatReply(False, now)
+                # Removed by whoever declared this process dead; or by mistake, then it is restored.
+                if not await self._reader.call(partial(_is_presumed_alive, key)):
+                    self._liveness.remove(key)
+                    return HeartbeatReply(False, now)
+                _LOG.warning(
+                    "%s was removed while it was in use; made again", self._database.directory
+                )
+                file.restore()
             monotonic_us = liveness_file.monotonic_us(self._clock)
             file.write(LivenessRecord(key, file.record.lease_s, now, stats, monotonic_us))
         except OSError as error:
@@ -130,7 +138,8 @@ class SqliteProcesses:
     async def remove_dead(self) -> int:
         dead = await self._reader.call(_dead_without_jobs)
         deleted = await self._writer.call(self._delete_dead) if dead else 0
-        liveness_file.remove_stale_files(self._database)
+        presumed_alive = await self._reader.call(_presumed_alive)
+        liveness_file.remove_stale_files(self._database, {host_id for _, host_id in presumed_alive})
         return deleted
 
     def _delete_dead(self, tx: Tx) -> int:
@@ -251,6 +260,10 @@ def _deregister(key: int, tx: Tx) -> None:
 
 def _presumed_alive(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     return connection.execute(SQL["presumed_alive"]).fetchall()
+
+
+def _is_presumed_alive(key: int, connection: sqlite3.Connection) -> bool:
+    return any(key == other for other, _ in _presumed_alive(connection))
 
 
 def _records(

@@ -1,6 +1,7 @@
 """Creates and upgrades the schema; safe when many processes start at once."""
 
 import sqlite3
+from collections.abc import Callable
 from typing import Final
 
 from forge_jobs.backends.shared import migrations
@@ -13,22 +14,24 @@ from .error_mapping import is_busy, translated
 from .io.connection import connect
 from .os.database_file import DatabaseFile
 from .os.fair_lock import FairLock
+from .os.lock_holder import blocked_text
 
 MIGRATIONS: Final = migrations.load("forge_jobs.backends.sqlite.migrations")
 WANTED: Final = len(MIGRATIONS)
 COMPATIBLE: Final = migrations.compatible(MIGRATIONS)
 _MAX_TRIES: Final = 500
 _RETRY_PAUSE_S: Final = 0.01
+Execute = Callable[..., sqlite3.Cursor]
 
 
-def status(connection: sqlite3.Connection) -> SchemaStatus:
+def status(execute: Execute) -> SchemaStatus:
     """Which schema the database holds."""
-    known = connection.execute(
+    known = execute(
         "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'forge_schema'"
     ).fetchone()
     if known is None:
         return SchemaStatus(None, WANTED)
-    current, compatible = connection.execute(
+    current, compatible = execute(
         "SELECT max(number), max(number * breaking) FROM forge_schema"
     ).fetchone()
     return SchemaStatus(current, WANTED, compatible or 0)
@@ -53,9 +56,9 @@ def _read_schema(database: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, in
     try:
         for _ in range(_MAX_TRIES):
             try:
-                found = status(connection)
+                found = status(connection.execute)
                 (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-                return found, _tag(connection) if found.current else 0, mode == "wal"
+                return found, _tag(connection.execute) if found.current else 0, mode == "wal"
             except sqlite3.Error as error:
                 if not is_busy(error):
                     raise translated(error, database.path) from error
@@ -103,37 +106,53 @@ def _migrate(
 ) -> tuple[SchemaStatus, int]:
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(
+    found = status(connection.execute)
+    if found.is_too_new:
+        connection.execute("ROLLBACK")
+        check(database, found)
+    _apply(connection.execute, found, clock, entropy)
+    connection.execute("COMMIT")
+    return status(connection.execute), _tag(connection.execute)
+
+
+def join(
+    database: DatabaseFile, execute: Execute, clock: Clock, entropy: Entropy, *, may_migrate: bool
+) -> int:
+    """The tag of the database, read inside a user's transaction; creates missing tables in it."""
+    found = status(execute)
+    migrations.check(str(database.path), found, may_migrate=may_migrate)
+    if not found.is_complete:
+        _apply(execute, found, clock, entropy)
+    return _tag(execute)
+
+
+def _apply(execute: Execute, found: SchemaStatus, clock: Clock, entropy: Entropy) -> None:
+    """Apply the migrations that are missing, inside the transaction that is open."""
+    execute(
         "CREATE TABLE IF NOT EXISTS forge_schema ("
         "number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL, "
         "breaking INTEGER NOT NULL)"
     )
-    found = status(connection)
-    if found.is_too_new:
-        connection.execute("ROLLBACK")
-        check(database, found)
     for step in MIGRATIONS[found.current or 0 :]:
         for statement in _statements(step.text):
-            connection.execute(statement)
-        connection.execute(
+            execute(statement)
+        execute(
             "INSERT INTO forge_schema (number, name, applied_at, breaking) VALUES (?, ?, ?, ?)",
             (step.number, step.name, clock.now(), step.breaking),
         )
-    connection.execute(
+    execute(
         "INSERT OR IGNORE INTO forge_meta (id, ingested, control_version, tag) VALUES (1, 0, 0, ?)",
         (entropy.bits(16),),
     )
-    connection.execute("COMMIT")
-    return status(connection), _tag(connection)
 
 
-def _tag(connection: sqlite3.Connection) -> int:
-    (tag,) = connection.execute("SELECT tag FROM forge_meta").fetchone()
+def _tag(execute: Execute) -> int:
+    (tag,) = execute("SELECT tag FROM forge_meta").fetchone()
     return tag
 
 
 def _busy(database: DatabaseFile) -> Unavailable:
-    return Unavailable(f"another program keeps {database.path} locked: end its transaction")
+    return Unavailable(blocked_text(database))
 
 
 def _statements(text: str) -> list[str]:

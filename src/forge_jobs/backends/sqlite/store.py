@@ -48,7 +48,7 @@ class SqliteStore:
         durable=True,
         multi_process=True,
         sync_calls=True,
-        transactions=("sqlite3.Connection",),
+        transactions=("sqlite3", "aiosqlite", "sqlalchemy"),
     )
 
     def __init__(
@@ -142,17 +142,32 @@ class SqliteStore:
         return self.jobs.exchange_sync(request)
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if not self._open:
-            self._open_here()
-        answers, notify_queues = user_transactions.insert(
-            self._database, transaction, jobs, self._clock.now(), self._tag
+        return self._announce(
+            *user_transactions.insert(
+                self._database, transaction, jobs, self._clock.now(), self._tag_in
+            )
         )
-        # Sent before the user's commit: listeners poll more often for a while.
-        self._notifications.notify(notify_queues, control_changed=False, uncommitted=True)
-        return answers
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self.enqueue_in(transaction, jobs)
+        return self._announce(
+            *await user_transactions.ainsert(
+                self._database, transaction, jobs, self._clock.now(), self._tag_in
+            )
+        )
+
+    def _announce(self, stored: list[Enqueued], queues: set[str]) -> list[Enqueued]:
+        # Sent before the user's commit: listeners poll more often for a while.
+        self._notifications.notify(queues, control_changed=False, uncommitted=True)
+        return stored
+
+    def _tag_in(self, execute: schema.Execute) -> int:
+        """The tag, inside a user's transaction."""
+        if self._open:
+            return self._tag
+        may_migrate = self._migrates
+        return schema.join(
+            self._database, execute, self._clock, self._entropy, may_migrate=may_migrate
+        )
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         return self._notifications.listen(queues, notify)

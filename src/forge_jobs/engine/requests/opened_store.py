@@ -30,6 +30,10 @@ class OpenedStore:
         """The store."""
         return self.opened
 
+    def unopened(self) -> Store | None:
+        """Never needed: the store is open."""
+        return self.opened
+
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here. BadOption where ``io`` is the
         caller's own loop, which cannot wait for itself."""

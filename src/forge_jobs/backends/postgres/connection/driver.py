@@ -234,3 +234,6 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_import_lock.after_fork_in_parent,
         after_in_child=_import_lock.reset,
     )
+    # Registered twice: a signal may interrupt the first call at its start, and the lock would stay
+    # held for ever.
+    os.register_at_fork(after_in_parent=_import_lock.after_fork_in_parent)

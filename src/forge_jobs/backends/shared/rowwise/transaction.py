@@ -72,10 +72,19 @@ class Transaction:
         """Store new jobs, in order. A job whose dedupe key is taken is not stored: the answer is
         the job that holds the key."""
         assigner = limit_buckets.BucketAssigner(self)
-        return [self._insert(job, assigner) for job in jobs]
+        return [self._insert(job, assigner, self.now) for job in jobs]
 
-    def _insert(self, job: NewJob, assigner: limit_buckets.BucketAssigner[Row]) -> Enqueued:
-        now = self.now
+    def insert_reserved(self, job: NewJob, key: int, enqueued_at: Instant) -> Enqueued:
+        """Store a job under a key that was taken before, at ``enqueued_at``."""
+        return self._insert(job, limit_buckets.BucketAssigner(self), enqueued_at, key)
+
+    def _insert(
+        self,
+        job: NewJob,
+        assigner: limit_buckets.BucketAssigner[Row],
+        now: Instant,
+        key: int | None = None,
+    ) -> Enqueued:
         if job.dedupe_key is not None:
             holder = self.key_holder(job.kind, job.dedupe_key)
             if holder is not None:
@@ -85,11 +94,12 @@ class Transaction:
         expires_at = job.expires_at
         if expires_at is None and job.expires_s is not None:
             expires_at = after(now, job.expires_s)
-        key = self.tables.next_key("job")
-        status = JobStatus.SCHEDULED if run_at > now else JobStatus.PENDING
+        if key is None:
+            key = self.tables.next_key("job")
+        status = JobStatus.SCHEDULED if run_at > self.now else JobStatus.PENDING
         row = Row(key, ids.job_id(key, now, self.tag), job, now, run_at, expires_at, status)
         row.track = job.kind if job.track else None
-        bucket = None if job.hold else assigner.bucket_for(job, is_due=run_at <= now)
+        bucket = None if job.hold else assigner.bucket_for(job, is_due=run_at <= self.now)
         if status is JobStatus.PENDING and (job.hold or bucket is not None):
             row.status = JobStatus.HELD
             row.bucket = bucket or job.limit_key or row.lane_bucket() or ""

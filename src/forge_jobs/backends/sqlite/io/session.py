@@ -17,6 +17,7 @@ from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.backends.sqlite.os.fair_lock import FairLock
 from forge_jobs.backends.sqlite.os.fork import is_in_method_of
 from forge_jobs.backends.sqlite.os.interrupts import is_interrupt
+from forge_jobs.backends.sqlite.os.lock_holder import blocked_text
 from forge_jobs.core.errors import ForgeError, StoreReplaced, Unavailable, Unknown
 from forge_jobs.kit.clock import Clock
 
@@ -34,6 +35,7 @@ _CHECK_EVERY: Final = 16
 _CHECK_S: Final = 0.005
 # SQLite itself waits 10 ms per try.
 _MAX_TRIES: Final = 800
+_WARN_TRIES: Final = 100
 _RETRY_PAUSE_S: Final = 0.002
 # Without a worker no service rolls counter entries up: then the writer does, this many at a time.
 _MAX_ENTRIES: Final = 2_048
@@ -316,7 +318,7 @@ class Session:
             fail(group, error)
 
     def _begin(self, connection: sqlite3.Connection, durable: bool, wait: bool) -> Tx:
-        for _ in range(_MAX_TRIES):
+        for number in range(_MAX_TRIES):
             try:
                 self._set_level(connection, self._durable_level if durable else self._default_level)
                 connection.execute("BEGIN IMMEDIATE")
@@ -326,13 +328,12 @@ class Session:
                     raise translated(error, self._database.path) from error
                 if not wait:
                     raise Busy from error
+                if number == _WARN_TRIES:
+                    _LOG.warning("a write waits: %s", blocked_text(self._database))
                 self._clock.pause(_RETRY_PAUSE_S)
             else:
                 return Tx(connection.execute, self._clock.now(), self._tag)
-        raise Unavailable(
-            f"another program has been writing to {self._database.path} for too long: "
-            "end its transaction"
-        )
+        raise Unavailable(blocked_text(self._database))
 
     def _set_level(self, connection: sqlite3.Connection, level: str) -> None:
         if level != self._level:

@@ -53,6 +53,8 @@ class FairLock:
     def open(self) -> None:
         """Open the lock files; they stay open while the database is in use."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        # Missing if somebody removed it: then writers that are running have other lock files.
+        os.makedirs(self._directory, 0o700, exist_ok=True)
         self._queue_lock = os.open(os.path.join(self._directory, _QUEUE_LOCK), flags, 0o600)
         self._write_lock = os.open(os.path.join(self._directory, _WRITE_LOCK), flags, 0o600)
         self.release = partial(flock, self._write_lock, LOCK_UN)

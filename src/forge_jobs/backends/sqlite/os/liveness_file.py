@@ -11,6 +11,7 @@ import fcntl
 import os
 import weakref
 import zlib
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
@@ -25,6 +26,8 @@ from .database_file import DatabaseFile
 
 _MAX_BYTES: Final = 16_384
 _MAX_READS: Final = 50
+# Of a process whose file was missing from the first look on.
+_UNKNOWN_LEASE_S: Final = 15.0
 
 
 class LivenessRecord(Struct, frozen=True):
@@ -62,6 +65,7 @@ class LivenessFile:
 
     def create(self) -> None:
         """Create and lock the file under a temporary name."""
+        os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._descriptor = os.open(f"{self._path}.new", flags, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -72,6 +76,12 @@ class LivenessFile:
         with suppress(FileNotFoundError):
             # Already renamed if the transaction around this is retried.
             os.rename(f"{self._path}.new", self._path)
+
+    def restore(self) -> None:
+        """Make the file again after somebody removed it, with the same record."""
+        self.close()
+        self.create()
+        self.publish(self.record)
 
     def write(self, record: LivenessRecord) -> None:
         """Replace the record."""
@@ -109,15 +119,20 @@ def close_all() -> None:
 
 
 def probe(database: DatabaseFile, host_id: str) -> LivenessRecord | None:
-    """The record of a process that holds its lock; None if it holds none or has no file.
+    """The record of a process that holds its lock; None if it holds none or has no file."""
+    try:
+        return _probe(database, host_id)
+    except FileNotFoundError:
+        return None
+
+
+def _probe(database: DatabaseFile, host_id: str) -> LivenessRecord | None:
+    """The same; FileNotFoundError if there is no file.
 
     The probe uses a descriptor of its own and a non-blocking shared lock, so it can neither break
     nor take the lock of the process.
     """
-    try:
-        descriptor = os.open(_path(database, host_id), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+    descriptor = os.open(_path(database, host_id), os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -167,10 +182,11 @@ def remove_file(database: DatabaseFile, host_id: str, key: int) -> None:
         os.close(descriptor)
 
 
-def remove_stale_files(database: DatabaseFile) -> None:
-    """Remove the files of processes that have ended; they mean the same as a missing file."""
+def remove_stale_files(database: DatabaseFile, presumed_alive: Collection[str]) -> None:
+    """Remove the files of processes that have ended, unless their death is not known yet: an
+    unlocked file proves it, a missing one does not."""
     for host_id in host_ids(database):
-        if probe(database, host_id) is None:
+        if host_id not in presumed_alive and probe(database, host_id) is None:
             _remove_stale_file(_path(database, host_id))
 
 
@@ -233,6 +249,7 @@ class LivenessFiles:
         self._database = database
         self._clock = clock
         self._own: dict[int, LivenessFile] = {}
+        self._seen: dict[int, LivenessRecord] = {}
 
     def own(self, key: int) -> LivenessFile | None:
         return self._own.get(key)
@@ -253,8 +270,27 @@ class LivenessFiles:
         if own is not None:
             # The record in memory is current unless another store object wrote a heartbeat.
             return own.record if self.remaining_us(own.record, now) > 0 else own.read()
-        record = probe(self._database, host_id)
-        return record if record is not None and record.key == key else None
+        try:
+            record = _probe(self._database, host_id)
+        except FileNotFoundError:
+            return self._last_seen(key, now)
+        if record is None or record.key != key:
+            self._seen.pop(key, None)
+            return None
+        self._seen[key] = record
+        return record
+
+    def _last_seen(self, key: int, now: Instant) -> LivenessRecord:
+        """The last record that was read of a process whose file is missing.
+
+        No process dies by that: somebody removed the directory, and the process makes its file
+        again with its next heartbeat. If it has ended, its lease runs out.
+        """
+        if key not in self._seen:
+            self._seen[key] = LivenessRecord(
+                key, _UNKNOWN_LEASE_S, now, monotonic_us=monotonic_us(self._clock)
+            )
+        return self._seen[key]
 
     def is_alive(self, key: int, host_id: str, now: Instant) -> bool:
         """Whether a process runs and its lease has not expired."""
