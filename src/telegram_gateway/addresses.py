@@ -27,6 +27,8 @@ _METADATA: Final[Networks] = tuple(
         "168.63.129.16/32", "192.0.0.192/32", "fd20:ce::254/128",
     )
 )  # fmt: skip
+# Deprecated, but still private: Python calls these addresses global.
+_SITE_LOCAL: Final = ipaddress.ip_network("fec0::/10")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _COMPATIBLE: Final = ipaddress.ip_network("::/96")
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|\d+)(\.(0x[0-9a-f]*|\d+)){0,3}", re.IGNORECASE)
@@ -72,12 +74,25 @@ async def checked_endpoint(
         raise OSError("the name has no address")
     for address in found:
         if not is_allowed(address, networks):
-            raise ForbiddenAddress(
-                "the service's address is not in the networks that its bot allows"
-            )
+            raise ForbiddenAddress(_refusal(address, networks))
     host_text = f"[{found[0]}]" if isinstance(found[0], IPv6Address) else str(found[0])
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Endpoint(f"{parts.scheme}://{host_text}:{port}{path}", parts.netloc, host)
+
+
+def _refusal(address: Address, networks: Networks | None) -> str:
+    """Why the address is not allowed, and the setting that allows it, if there is one."""
+    if networks is None and is_allowed(address, ()):
+        return (
+            "the service has an internal address, and its bot allows public ones only: write "
+            "network: private, or a list of networks, beside its url in bots.yaml"
+        )
+    if networks and is_allowed(address, ()):
+        return (
+            "the service's address is not in the networks that its bot allows: add its network to "
+            "the list beside its url in bots.yaml"
+        )
+    return "the service has an address that no setting allows, such as a metadata service's"
 
 
 def is_allowed(address: Address, networks: Networks | None) -> bool:
@@ -88,7 +103,9 @@ def is_allowed(address: Address, networks: Networks | None) -> bool:
     if any(form.is_multicast or form.is_unspecified for form in forms):
         return False
     if networks is None:
-        return all(form.is_global and not form.is_reserved for form in forms)
+        return all(
+            form.is_global and not form.is_reserved and form not in _SITE_LOCAL for form in forms
+        )
     if networks:
         return any(forms[-1] in network for network in networks)
     return not any(form.is_reserved and not form.is_private for form in forms)

@@ -38,6 +38,7 @@ from .queue_settings import apply_queue_settings
 from .queueing import BotQueue, DirectReply, QueuedReply
 from .reported_jobs import ReportedJobs
 from .sending import Outgoing
+from .service_check import check_services
 from .storage import CachedGatewayStore, GatewayStore, Reply, gateway_store_at
 from .update import Update
 from .update_receiver import BotRuntime, UpdateReceiver
@@ -132,6 +133,11 @@ class Gateway:
                     await self.clock.sleep(pause_s)
                     continue
                 break
+
+    async def check_services(self) -> None:
+        """Log a warning for each service that cannot be called."""
+        for warning in await check_services(self.bots, self._resolve):
+            _LOG.warning("%s", warning)
 
     # ------------------------------------------------------------------ health
 

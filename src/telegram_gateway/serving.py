@@ -72,6 +72,7 @@ async def run_polling(gateway: Gateway) -> None:
 async def _background(gateway: Gateway, polled: Sequence[Bot]) -> AsyncGenerator[None, None]:
     """Run the background tasks; they end before the workers do."""
     work = [
+        ("check services", gateway.check_services()),
         ("check tokens", gateway.check_tokens()),
         ("poll webhook status", poll_webhooks(gateway, polled)),
     ]

@@ -5,6 +5,7 @@ from typing import Any, Final
 from forge_jobs import Clock
 
 from .call_parameters import CallParameters
+from .media import MediaMethods, edited_caption
 from .refusal import Refusal, bad_request
 from .updates import SECOND
 from .world import Chat, FakeBot, Method, ReceivedCall
@@ -32,25 +33,35 @@ class Sending:
             "sendmessage": self._send,
             "sendchataction": self._act,
             "editmessagetext": self._edit,
+            "editmessagecaption": self._edit_caption,
             "editmessagereplymarkup": self._edit_markup,
             "deletemessage": self._delete,
             "answercallbackquery": self._answer_query,
             "setmessagereaction": self._react,
             "getchat": self._get_chat,
+            **MediaMethods(self._add_message).methods,
         }
 
     # ------------------------------------------------------------------ messages
 
     async def _send(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+        return self._add_message(bot, given, call, {"text": _checked_text(given)})
+
+    def _add_message(
+        self, bot: FakeBot, given: CallParameters, call: ReceivedCall, fields: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Store a message of the bot with these fields in its chat."""
         chat = self._chat(bot, given)
-        text = _checked_text(given)
         message: dict[str, Any] = {
             "message_id": chat.next_message(),
             "from": bot.user,
             "chat": chat.about,
             "date": self._clock.now() // SECOND,
-            "text": text,
+            **fields,
         }
+        business = given.text("business_connection_id")
+        if business:
+            message["business_connection_id"] = business
         thread = given.integer("message_thread_id")
         if thread is not None:
             message |= {"message_thread_id": thread, "is_topic_message": True}
@@ -62,6 +73,13 @@ class Sending:
         chat.messages[message["message_id"]] = message
         chat.add(self._clock.now(), "bot", "message", message, call)
         return message
+
+    async def _edit_caption(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+        chat = self._chat(bot, given)
+        before = self._own(bot, chat, given, "edit")
+        after = edited_caption(before, given)
+        after.pop("reply_markup", None)
+        return self._changed(chat, before, after | _inline_keyboard(given), call)
 
     async def _edit(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)

@@ -54,7 +54,7 @@ class FakeTelegram:
         self._answer_within_s = answer_within_s
         self._client: httpx2.AsyncClient | None = None
         self._queries = 0
-        self._methods: dict[str, Method] = {
+        self.methods: dict[str, Method] = {
             **PROFILE,
             **Receiving(clock, self._start_delivery, local=local).methods,
             **Sending(clock).methods,
@@ -211,7 +211,7 @@ class FakeTelegram:
         """Run a method and return its result. Raises Refusal where Telegram would refuse."""
         call = ReceivedCall(method, given.values, way)
         self.calls.append((bot.id, call))
-        found = self._methods.get(method.lower())
+        found = self.methods.get(method.lower())
         if found is None:
             raise Refusal(404, "Not Found: method not found")
         if self._flooding is not None and method.lower() == "sendmessage":

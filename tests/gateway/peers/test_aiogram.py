@@ -11,6 +11,7 @@ from aiogram.filters import CommandStart
 from aiogram.webhook.aiohttp_server import SimpleRequestHandler
 from aiohttp import web
 
+from telegram_gateway.calls import ALLOWED_METHODS
 from telegram_gateway.fake import FakeBot, FakeTelegram, Fault
 from telegram_gateway.fake.faults import Trouble
 from tests.gateway.fake_api import until
@@ -140,3 +141,52 @@ async def test_its_webhook_accepts_our_deliveries(
         await until(lambda: "401" in (bot.webhook.last_error if bot.webhook else ""))
     finally:
         await runner.cleanup()
+
+
+async def test_g11a_its_client_sends_every_kind_of_message(
+    fake: FakeTelegram, bot: FakeBot, client: Bot
+) -> None:
+    fake.say(bot, "hi", chat=7)
+    file = types.BufferedInputFile(b"\x89PNG", "a.png")
+    sent = [
+        await client.send_photo(7, file, caption="größer"),
+        await client.send_audio(7, "file-id"),
+        await client.send_document(7, file),
+        await client.send_video(7, "https://example.org/a.mp4"),
+        await client.send_animation(7, file),
+        await client.send_voice(7, file),
+        await client.send_video_note(7, file),
+        await client.send_sticker(7, "file-id"),
+        await client.send_location(7, 50.1, 8.7),
+        await client.send_venue(7, 50.1, 8.7, "Zeil", "Frankfurt"),
+        await client.send_contact(7, "+49123", "Ann"),
+        await client.send_poll(7, "Which?", [types.InputPollOption(text="A"), "B"]),
+        await client.send_dice(7),
+        *await client.send_media_group(
+            7, [types.InputMediaPhoto(media=file), types.InputMediaVideo(media="id", caption="c")]
+        ),
+    ]
+    assert [message.content_type for message in sent] == [
+        "photo", "audio", "document", "video", "animation", "voice", "video_note", "sticker",
+        "location", "venue", "contact", "poll", "dice", "photo", "video",
+    ]  # fmt: skip
+    assert sent[0].caption == "größer"
+    edited = await client.edit_message_caption(
+        chat_id=7, message_id=sent[0].message_id, caption="other"
+    )
+    assert isinstance(edited, types.Message)
+    assert edited.caption == "other"
+    assert await client.answer_inline_query("1", []) is True
+    assert await client.answer_shipping_query("1", ok=False, error_message="no") is True
+    assert await client.answer_pre_checkout_query("1", ok=True) is True
+    for refused in (
+        client.send_photo(7, file, caption="x" * 1_025),
+        client.send_dice(7, emoji="🥝"),
+        client.edit_message_caption(chat_id=7, message_id=sent[8].message_id, caption="x"),
+    ):
+        with pytest.raises(exceptions.TelegramBadRequest):
+            await refused
+
+
+def test_g11a_the_fake_knows_every_method_that_handlers_may_call(fake: FakeTelegram) -> None:
+    assert {method.lower() for method in ALLOWED_METHODS} <= set(fake.methods)
