@@ -1,7 +1,10 @@
 """``forge web``: the server and its credentials."""
 
+import os
+import pty
 import re
 import signal
+import sys
 
 import httpx
 import pytest
@@ -55,3 +58,30 @@ def test_a_token_is_shown_once_and_kept_as_its_hash(shell: Shell) -> None:
     assert from_environment({"FORGE_WEB_TOKENS": entry}) is not None
     assert shell.forge("web", "token", "x", "--role", "king").returncode == 2
     assert Role.OPERATOR.word == "operator"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("password", "code"), [("x", 2), ("seven77", 2), ("eight888", 0)])
+def test_o7_a_short_password_is_not_hashed(shell: Shell, password: str, code: int) -> None:
+    """In a terminal of its own, because the prompt reads from the terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        words = [sys.executable, "-m", "forge_jobs", "web", "password"]
+        os.execve(sys.executable, words, shell.environment)
+    said = ""
+    answers = 0
+    while True:
+        try:
+            said += os.read(terminal, 4096).decode()
+        except OSError:  # the terminal is closed when the command ends
+            break
+        if answers < len(re.findall(r"(?:Password|confirmation): ", said)):
+            os.write(terminal, f"{password}\n".encode())
+            answers += 1
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == code, said
+    assert ("scrypt$" in said) is (code == 0)
+    if code:
+        assert "shorter than 8 characters: choose a longer one" in said
+    assert password == "x" or password not in said

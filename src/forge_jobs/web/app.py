@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from forge_jobs.core.errors import ForgeError, NotFound, StoreError
@@ -16,14 +15,13 @@ from forge_jobs.ops.chart_cache import ChartCache
 from forge_jobs.ops.operations import Operations
 from forge_jobs.ops.sessions import Sessions
 
-from . import error_responses, login, page_files
+from . import error_responses, guard, login, page_files
 from .access.credentials import Credentials
 from .access.identity import Identify, Identity, Role
 from .access.methods import AccessMethod, CustomCheck, PasswordsAndTokens, ThisMachineOnly
 from .api import route as api_route
 from .api.all import ROUTES
 from .api.openapi import openapi_path
-from .guard import Guard, TooLarge, internal_error, too_large
 from .layout import Layout
 from .live import LiveHub
 from .pages.all import FORMS, PAGES
@@ -89,9 +87,15 @@ class MissionControl:
         self.chart_cache = ChartCache(forge.clock)
         self.layout = Layout(title, PAGES, read_only=read_only, login=access.login)
         self._login = login.Login.over(access, self.layout, forge.aready, forge.clock)
-        self._app = Guard(
+        self._app = guard.Guard(
             Starlette(
-                routes=self._routes(), exception_handlers={TooLarge: too_large, 500: internal_error}
+                routes=self._routes(),
+                exception_handlers={
+                    guard.TooLarge: guard.too_large,
+                    guard.TooSlow: guard.too_slow,
+                    ClientDisconnect: guard.client_gone,
+                    500: guard.internal_error,
+                },
             ),
             identified_by_token=access.identified_by_token,
             hosts=hosts,
@@ -112,7 +116,7 @@ class MissionControl:
             Route("/readyz", self._ready, methods=["GET"]),
             Route("/login", self._handle_login, methods=["GET", "POST"]),
             Route("/logout", self._handle_logout, methods=["POST"]),
-            Mount("/static", StaticFiles(directory=page_files.STATIC)),
+            Mount("/static", page_files.FILES),
             Route("/live", self._page_guard(Role.VIEWER, self._live), methods=["GET"]),
             *(self._page_route(page) for page in PAGES),
             *(self._form_route(form) for form in FORMS if not self.read_only),

@@ -1,8 +1,9 @@
-"""ASGI middleware for every request: host name, body size, origin check, security headers.
+"""ASGI middleware for every request: host name, body size and time, origin check, security headers.
 
 Plain ASGI, so that streamed responses are not buffered.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -17,8 +18,12 @@ from . import error_responses
 IdentifiedByToken: TypeAlias = Callable[[Headers], bool]
 
 MAX_BODY: Final = 2 << 20
+# 2 MiB in 30 s are 70 KB/s: slower than any line that can show the pages.
+BODY_S: Final = 30.0
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_KINDS: Final = {403: "forbidden", 413: "too_large", 421: "misdirected", 500: "internal"}
+_KINDS: Final = {
+    403: "forbidden", 408: "timeout", 413: "too_large", 421: "misdirected", 500: "internal"
+}  # fmt: skip
 _HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -38,8 +43,12 @@ class TooLarge(Exception):
     """The body exceeds ``MAX_BODY``."""
 
 
+class TooSlow(Exception):
+    """The body did not arrive within ``BODY_S``."""
+
+
 class Guard:
-    """Refuses cross-site writes and large bodies, and sets the headers of every response.
+    """Refuses cross-site writes, large and slow bodies, and sets the headers of every response.
 
     ``identified_by_token``: whether a bearer token alone identifies the request. Only then the
     origin check is skipped.
@@ -60,7 +69,7 @@ class Guard:
         if refusal is not None:
             await _refusal_response(scope, *refusal)(scope, receive, _with_headers(send))
             return
-        await self._app(scope, _with_size_limit(receive), _with_headers(send))
+        await self._app(scope, _with_limits(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -88,6 +97,20 @@ def _refusal_response(scope: Scope, status: int, text: str) -> Response:
 async def too_large(request: Request, error: Exception) -> Response:
     """The response to a body without ``Content-Length`` that grew too large."""
     return _refusal_response(request.scope, 413, f"the body is larger than {MAX_BODY:,} bytes")
+
+
+async def too_slow(request: Request, error: Exception) -> Response:
+    """The response to a body that did not arrive in time. The connection ends with it."""
+    response = _refusal_response(
+        request.scope, 408, f"the body did not arrive within {BODY_S:g} s: send it again"
+    )
+    response.headers["connection"] = "close"
+    return response
+
+
+async def client_gone(request: Request, error: Exception) -> Response:
+    """Nobody receives this response: the client closed the connection inside its body."""
+    return Response(status_code=400)
 
 
 async def internal_error(request: Request, error: Exception) -> Response:
@@ -124,13 +147,26 @@ def _with_headers(send: Send) -> Send:
     return send_with_headers
 
 
-def _with_size_limit(receive: Receive) -> Receive:
+def _with_limits(receive: Receive) -> Receive:
+    """Limits size and time of the body. After the body, ``receive`` waits for the end of the
+    connection, without a limit."""
     received = 0
+    complete = False
+    deadline: float | None = None
 
     async def receive_limited() -> Message:
-        nonlocal received
-        message = await receive()
+        nonlocal received, complete, deadline
+        if complete:
+            return await receive()
+        if deadline is None:
+            deadline = asyncio.get_running_loop().time() + BODY_S
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            raise TooSlow from None
         if message["type"] == "http.request":
+            complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > MAX_BODY:
                 raise TooLarge

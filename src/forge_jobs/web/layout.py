@@ -14,7 +14,7 @@ from starlette.routing import compile_path
 from forge_jobs.core.errors import ForgeError, NotFound
 from forge_jobs.kit import redact
 
-from . import rendering
+from . import page_files, rendering, static_files
 from .access.identity import Role
 from .error_responses import status_of
 from .local_path import local_path
@@ -116,6 +116,8 @@ class Layout:
         root = request.scope.get("root_path", "")
 
         def url(path: str, params: Params | None = None, /, **changes: object) -> str:
+            if path.startswith(static_files.PREFIX):
+                return root + page_files.FILES.address(path)
             return f"{root}{with_query(local_path(path), params or {}, changes)}"
 
         return {

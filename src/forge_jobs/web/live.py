@@ -84,6 +84,8 @@ class LiveHub:
                     if sent_version != _NO_VERSION:
                         yield _format_event("trouble", redact.prose(str(error)))
                         sent_version = _NO_VERSION
+                    else:
+                        yield _ALIVE
                     await self._clock.sleep(PERIOD_S)
                     continue
                 if login_ended:
@@ -93,7 +95,8 @@ class LiveHub:
                     sent_version = view.version
                     yield _format_event(view.event, view.body)
                 else:
-                    yield ": still here\n\n"
+                    # an event, not a comment: the page notices when it stays away
+                    yield _ALIVE
         finally:
             self._unsubscribe(key, view)
 
@@ -160,3 +163,6 @@ async def _wait_for_change(changed: asyncio.Event) -> bool:
 def _format_event(name: str, body: str) -> str:
     lines = "".join(f"data: {line}\n" for line in body.replace("\r", "").split("\n"))
     return f"event: {name}\n{lines}\n"
+
+
+_ALIVE: Final = _format_event("alive", "1")

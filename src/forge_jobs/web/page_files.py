@@ -7,7 +7,10 @@ from typing import Final
 
 from forge_jobs.ops.doctor import Finding, Severity
 
+from .static_files import StaticFiles
+
 STATIC: Final = Path(__file__).parent / "static"
+FILES: Final = StaticFiles(STATIC)
 TEMPLATES: Final = Path(__file__).parent / "templates"
 REMEDY: Final = (
     "in a clone run `make setup`, or `python scripts/web_assets.py` where npm is installed; "

@@ -14,6 +14,7 @@ from forge_jobs.core.errors import BadConfig, Refused
 from .access.credentials import Credentials, from_environment
 from .access.methods import LOOPBACK
 from .app import mission_control
+from .http_protocol import TimedProtocol
 from .page_files import REMEDY, missing_files
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ async def serve(
         lifespan="off",
         timeout_graceful_shutdown=_STOP_S,
         server_header=False,
+        http=TimedProtocol,
+        ws="none",
     )
     server = _ServerWithoutSignals(config)
     task = asyncio.create_task(server.serve(sockets=[sock]), name="mission control")

@@ -79,6 +79,30 @@ async def test_a_form_is_for_its_role_and_those_above(harness: WebHarness) -> No
                 assert status < 500, form.path
 
 
+async def test_sessions_have_the_roles_of_tokens() -> None:
+    """The matrix again with sessions: what a role may do does not depend on how it logged in."""
+    passwords = {role: f"the {role.word}'s password" for role in Role}
+    harness = web_harness(auth=Credentials(passwords))
+    for role in Role:
+        async with harness.client(None) as client:
+            logged_in = await client.post("/login", data={"password": passwords[role]})
+            assert logged_in.status_code == 303
+            for route in ROUTES:
+                body = {} if route.method in ("GET", "DELETE") else {"json": {}}
+                path = fill_path(openapi_path(route))
+                status = (await client.request(route.method, path, **body)).status_code
+                assert (status == 403) == (role < route.role), path
+                assert status != 401, path
+            for page in PAGES:
+                status = (await client.get(fill_path(page.path))).status_code
+                assert (status == 403) == (role < page.role), page.path
+            for form in FORMS:
+                status = (await client.post(fill_path(form.path))).status_code
+                assert (status == 403) == (role < form.role), form.path
+    await harness.app.aclose()
+    await harness.forge.aclose()
+
+
 async def test_another_method_gets_405_with_the_allowed_ones(harness: WebHarness) -> None:
     for route in ROUTES:
         known = {one.method for one in ROUTES if one.path == route.path}

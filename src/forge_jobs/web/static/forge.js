@@ -34,16 +34,21 @@
   // ---------------------------------------------------------------- live
 
   var sources = new Map(), waiting = new Map(), every = 0, paused = false, failures = 0;
+  // a connection may end without a notice to the browser: silence for this long is an outage
+  var SILENCE_MS = 16000, heardAt = Date.now();
 
   function subscribe(view, address) {
     if (sources.has(view) || paused || !address) return;
     var source = new EventSource(address);
     sources.set(view, source);
+    heardAt = Date.now();
     source.addEventListener("view", function (event) {
+      heardAt = Date.now();
       showTrouble("");
       if (every) waiting.set(view, event.data); else show(view, event.data);
     });
-    source.addEventListener("trouble", function (event) { showTrouble(event.data); });
+    source.addEventListener("alive", function () { heardAt = Date.now(); });
+    source.addEventListener("trouble", function (event) { heardAt = Date.now(); showTrouble(event.data); });
     source.addEventListener("over", function () { reconnect(view, address); });
     source.onopen = function () { failures = 0; };
     source.onerror = function () {
@@ -71,6 +76,13 @@
       stop.abort();
       return response.type === "opaqueredirect" ? 401 : response.status;
     }, function () { return 0; });
+  }
+
+  function checkSilence() {
+    if (paused || !sources.size || document.hidden || Date.now() - heardAt < SILENCE_MS) return;
+    showTrouble("No answer from Mission Control: trying again.");
+    disconnect();
+    connect();
   }
 
   function unsubscribe(view) {
@@ -114,11 +126,16 @@
   }
 
   function showTrouble(text, address, label) {
-    var banner = $("#trouble"), link;
+    var banner = $("#trouble"), dot = $(".refresh .dot"), link;
+    if (dot) {
+      dot.classList.toggle("bad", !!text);
+      dot.classList.toggle("live", !text && !paused);
+    }
+    if (text && banner.hidden) banner.dataset.since = new Date().toLocaleTimeString();
     banner.hidden = !text;
     if (banner.dataset.said === text) return;
     banner.dataset.said = text;
-    banner.textContent = text;
+    banner.textContent = text && text + " The page shows the state of " + banner.dataset.since + ".";
     if (!address) return;
     link = document.createElement("a");
     link.href = address;
@@ -132,7 +149,7 @@
     every = paused ? 0 : Number(value);
     if (choice) {
       choice.value = value;
-      $(".dot", choice.parentNode).classList.toggle("live", !paused);
+      $(".dot", choice.parentNode).classList.toggle("live", !paused && $("#trouble").hidden);
       document.body.classList.toggle("still", paused);
     }
     if (paused) { disconnect(); showTrouble(""); } else { flush(); connect(); }
@@ -366,7 +383,7 @@
     var pages = $(".side .pages"), current = $("a[aria-current]", pages);
     if (current) pages.scrollLeft = current.offsetLeft - 32;
     updateTimes(document);
-    setInterval(function () { updateTimes(document); }, 1000);
+    setInterval(function () { updateTimes(document); checkSilence(); }, 1000);
     var ticks = 0;
     setInterval(function () { ticks += 1; if (every && ticks % every === 0) flush(); }, 1000);
     all("#notices .notice").forEach(function (one) { setTimeout(function () { one.remove(); }, 8000); });
