@@ -5,8 +5,6 @@ import time
 from collections.abc import Generator
 from contextvars import ContextVar
 
-import msgspec
-
 from forge_jobs import Context, EnqueueOutcome, Forge, NewJob
 
 forge = Forge()
@@ -16,7 +14,7 @@ tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 @forge.around_enqueue
 def store_tenant(job: NewJob) -> Generator[NewJob, EnqueueOutcome, None]:
     """The job carries the tenant of its caller to the worker, as a tag."""
-    stored = yield msgspec.structs.replace(job, tags=(*job.tags, f"tenant:{tenant.get()}"))
+    stored = yield job.replace(tags=(*job.tags, f"tenant:{tenant.get()}"))
     print(f"stored {job.kind} of {tenant.get()} as {stored.id}")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge, open_storage
+    from forge_jobs.client.bulk_result import BulkResult
     from forge_jobs.client.job import Job
     from forge_jobs.client.task import AsyncTask, DefTask, Task
     from forge_jobs.config import (
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "app": "Forge open_storage",
+    "client.bulk_result": "BulkResult",
     "client.job": "Job",
     "client.task": "AsyncTask DefTask Task",
     "config": (
@@ -177,6 +179,7 @@ __all__ = [
     "BadPayload",
     "BadTime",
     "BadUrl",
+    "BulkResult",
     "CleanupReport",
     "Clock",
     "Closed",

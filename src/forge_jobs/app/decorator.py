@@ -5,6 +5,7 @@ parameter is left out. Python's type system cannot leave out one that comes last
 the arguments of such a task are checked at run time only, when it is enqueued.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import (
@@ -99,3 +100,19 @@ class TaskDecorator:
         # Annotations of a nested function may name locals of the enclosing function.
         scope = dict(sys._getframe(1).f_locals) if nested else None  # pyright: ignore[reportPrivateUsage]
         return self._register(function, merged, scope)
+
+
+def _shown_signature() -> inspect.Signature:
+    """The signature that ``help(forge.task)`` shows: every option by its name and type."""
+    positional = inspect.Parameter.POSITIONAL_ONLY
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=wanted)
+        for name, wanted in TaskOptions.__annotations__.items()
+    ]
+    function = inspect.Parameter("function", positional, default=None)
+    return inspect.Signature([inspect.Parameter("self", positional), function, *options])
+
+
+_call: Any = TaskDecorator.__call__
+_call.__signature__ = _shown_signature()
+_call.__doc__ = f"{_call.__doc__}\n\n{inspect.getdoc(TaskOptions)}"

@@ -34,6 +34,7 @@ from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
 
 if TYPE_CHECKING:
+    from forge_jobs.app.jobs import JobConditions, Jobs
     from forge_jobs.app.schedules import Schedules
     from forge_jobs.engine.drain import DrainReport
 
@@ -112,6 +113,16 @@ class Forge(ForgeStore):
     def job(self, job_id: str) -> Job[Any]:
         """The handle of a stored job, by id; nothing is read before ``refresh``."""
         return Job(self.client, job_id)
+
+    def jobs(self, **conditions: "Unpack[JobConditions]") -> "Jobs":
+        """The stored jobs that match: iterate, ``count``, ``retry``, ``cancel``, ``run_now``,
+        ``reschedule``, ``delete``; see ``JobConditions`` for the conditions.
+
+        ``forge.jobs(queue="mail", status="dead", since="1d").retry()``
+        """
+        from forge_jobs.app.jobs import Jobs
+
+        return Jobs(self.client, conditions)
 
     # ------------------------------------------------------------------ tasks and queues
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from forge_jobs.core import payload
-from forge_jobs.core.errors import Invalid, JobFailed, NotFound, ResultTimeout
+from forge_jobs.core.errors import Invalid, JobFailed, ResultTimeout
 from forge_jobs.core.instant import Duration, Instant, seconds, to_datetime
 from forge_jobs.core.job import AttemptError, JobRecord, LogLine
 from forge_jobs.core.selection import Acted, BulkAction, Selection
@@ -13,8 +13,12 @@ from forge_jobs.core.status import JobStatus, is_terminal
 from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.jobs import Peek
 
+from .job_actions import act_on, due_fields, not_found
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+
+    from forge_jobs.store.store import Store
 
     from .job_client import JobClient
 
@@ -71,7 +75,7 @@ class Job(Generic[R]):
     def update(self, record: JobRecord | None) -> "Job[R]":
         """Take over a record that was read; NotFound for None."""
         if record is None:
-            raise self._not_found()
+            raise not_found(self.id)
         self._record = record
         self._status = record.status
         return self
@@ -138,6 +142,58 @@ class Job(Generic[R]):
             await store.jobs.act(BulkAction.CANCEL, chosen, reason=reason, limit=1)
         )
 
+    def retry(self) -> "Job[R]":
+        """Make it pending again, with all its attempts, and return it refreshed.
+
+        For jobs that are failed, dead or cancelled; Refused in another state, KeyTaken while
+        another live job holds its dedupe key, NotFound when there is no such job.
+        """
+        self._client.access.run(self._act(BulkAction.RETRY))
+        return self.refresh()
+
+    async def aretry(self) -> "Job[R]":
+        """``retry`` for coroutines."""
+        await self._act(BulkAction.RETRY)(await self._client.access.aready())
+        return await self.arefresh()
+
+    def run_now(self) -> "Job[R]":
+        """Make it due now, and return it refreshed. For jobs that are scheduled or failed; Refused
+        in another state."""
+        self._client.access.run(self._act(BulkAction.RUN_NOW))
+        return self.refresh()
+
+    async def arun_now(self) -> "Job[R]":
+        """``run_now`` for coroutines."""
+        await self._act(BulkAction.RUN_NOW)(await self._client.access.aready())
+        return await self.arefresh()
+
+    def reschedule(self, delay: Duration | None = None, *, at: datetime | None = None) -> "Job[R]":
+        """Let it start ``delay`` from now, or ``at`` an aware datetime, and return it refreshed.
+
+        For jobs that wait (scheduled, pending, held, failed); Refused in another state. A time that
+        has passed means now.
+        """
+        due = due_fields(delay, at, where="job.reschedule")
+        self._client.access.run(self._act(BulkAction.RESCHEDULE, **due))
+        return self.refresh()
+
+    async def areschedule(
+        self, delay: Duration | None = None, *, at: datetime | None = None
+    ) -> "Job[R]":
+        """``reschedule`` for coroutines."""
+        due = due_fields(delay, at, where="job.areschedule")
+        await self._act(BulkAction.RESCHEDULE, **due)(await self._client.access.aready())
+        return await self.arefresh()
+
+    def delete(self) -> bool:
+        """Delete the job with its logs and its dedupe key. False: it is running and was asked to
+        stop instead. NotFound when there is no such job."""
+        return self._deleted(self._client.access.run(self._act(BulkAction.DELETE)))
+
+    async def adelete(self) -> bool:
+        """``delete`` for coroutines."""
+        return self._deleted(await self._act(BulkAction.DELETE)(await self._client.access.aready()))
+
     def logs(self) -> list[LogLine]:
         """The lines written with ``ctx.log``, oldest first."""
         return self._client.access.run(lambda store: store.metrics.logs(self.id))
@@ -150,6 +206,11 @@ class Job(Generic[R]):
     def status(self) -> JobStatus:
         """The state when the job was stored or last refreshed."""
         return self.record.status if self._status is None else self._status
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was done, dead or cancelled when it was stored or last refreshed."""
+        return is_terminal(self.status)
 
     @property
     def record(self) -> JobRecord:
@@ -274,26 +335,30 @@ class Job(Generic[R]):
 
     def _check_ended(self, peek: Peek | None) -> Peek:
         if peek is None:
-            raise self._not_found()
+            raise not_found(self.id)
         if not is_terminal(peek.status):
             raise self._timed_out(0.0)
         return peek
 
+    def _act(
+        self, action: BulkAction, **how: Any
+    ) -> "Callable[[Store], Coroutine[Any, Any, Acted]]":
+        return lambda store: act_on(store, self.id, action, **how)
+
+    def _deleted(self, acted: Acted) -> bool:
+        if acted.requested:
+            self._client.cancel_local(self.id)
+        return bool(acted.changed)
+
     def _cancelled(self, acted: Acted) -> bool:
         if acted.missing:
-            raise self._not_found()
+            raise not_found(self.id)
         if acted.requested:
             self._client.cancel_local(self.id)
         return bool(acted.changed or acted.requested)
 
     def _timed_out(self, timeout_s: float | None) -> ResultTimeout:
         return ResultTimeout(f"job {self.id} has not ended within {timeout_s:g} s; it goes on")
-
-    def _not_found(self) -> NotFound:
-        return NotFound(
-            f"job {self.id} does not exist here: it was deleted, is past its retention, or belongs "
-            "to another database"
-        )
 
 
 def job_failed(job_id: str, peek: Peek, record: JobRecord | None) -> JobFailed:

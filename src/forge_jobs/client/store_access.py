@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +24,12 @@ from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.store import Store
 
 T = TypeVar("T")
+
+
+class _Change(ThreadResult["_Change | None"]):
+    """An opening or closing; its result is the one that has to end first, if there is one."""
+
+
 OnOpen: TypeAlias = Callable[[Store], Coroutine[Any, Any, None]]
 
 
@@ -56,9 +62,8 @@ class StoreAccess:
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._opening: ThreadResult[Store] | None = None
-        # One opening or closing at a time, also those of interrupted callers. An asyncio.Lock
-        # belongs to a loop, and each I/O thread has a loop of its own.
-        self._changing: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        # The last opening or closing in line: one at a time, also those of interrupted callers.
+        self._last_change: _Change | None = None
         self.opened: Store | None = None
         self.direct: Store | None = None
 
@@ -97,7 +102,7 @@ class StoreAccess:
 
     def unopened(self) -> Store | None:
         """The store for a call inside the caller's transaction; None if it must be open."""
-        if self._closed or not self._migrate() or not self.store.capabilities.sync_calls:
+        if not self._migrate() or not self.store.capabilities.sync_calls:
             return None
         return self.store
 
@@ -204,11 +209,20 @@ class StoreAccess:
                 self.direct = store if store.capabilities.sync_calls else None
         return store
 
-    def _changes(self) -> asyncio.Lock:
-        loop = asyncio.get_running_loop()
-        if self._changing is None or self._changing[0] is not loop:
-            self._changing = (loop, asyncio.Lock())
-        return self._changing[1]
+    @contextlib.asynccontextmanager
+    async def _changes(self) -> AsyncGenerator[None]:
+        """Wait for the changes before this one, which may run on the loop of another I/O thread. An
+        asyncio.Lock would belong to one loop."""
+        own = _Change()
+        with self._lock:
+            before, self._last_change = self._last_change, own
+        try:
+            while before is not None:
+                before = await before.aresult()
+            yield
+        finally:
+            # If the wait was cancelled, the next in line waits for ``before`` instead.
+            own.set_result(before)
 
     def _check_thread(self) -> None:
         if threading.current_thread().name == _IO_NAME:

@@ -19,7 +19,7 @@ from .signature import NOTHING, Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Call: TypeAlias = "tuple[Any, ...] | list[Any] | Mapping[str, Any]"
+Call: TypeAlias = "tuple[Any, ...] | list[Any] | Mapping[str, Any] | NewJob"
 _IN_ORDER = (tuple, list)
 _replace = msgspec.structs.replace
 _update_wrapper: Any = functools.update_wrapper
@@ -70,15 +70,17 @@ class Enqueueable(Generic[P, R]):
         """Store many calls in one transaction, all of them or none; handles in the same order.
 
         Each call is a tuple of arguments, or a mapping of arguments by name:
-        ``send.enqueue_many([("a@b.c", "hi"), {"to": "b@b.c", "subject": "hi"}])``.
+        ``send.enqueue_many([("a@b.c", "hi"), {"to": "b@b.c", "subject": "hi"}])``. A type checker
+        cannot check these; it checks ``send.enqueue_many([send.bind("a@b.c", subject="hi")])``.
         """
-        return self._client.enqueue_many(self._bind_all(calls), self._read, self._tx)
+        return self._client.enqueue_many(self.bind_many(calls), self._read, self._tx)
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """``enqueue_many`` for coroutines."""
-        return await self._client.aenqueue_many(self._bind_all(calls), self._read, self._tx)
+        return await self._client.aenqueue_many(self.bind_many(calls), self._read, self._tx)
 
-    def _bind_all(self, calls: Iterable[Call]) -> list[NewJob]:
+    def bind_many(self, calls: Iterable[Call]) -> list[NewJob]:
+        """The requests for many calls, checked but not stored."""
         encode, template, limit, made = (
             self._signature.encode, self._template, self._limit, self._job
         )  # fmt: skip
@@ -87,17 +89,25 @@ class Enqueueable(Generic[P, R]):
             try:
                 if isinstance(call, _IN_ORDER):
                     data = encode(tuple(call), {}, limit=limit)
-                elif isinstance(call, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                elif isinstance(call, Mapping):
                     data = encode((), dict(call), limit=limit)
+                elif call.__class__ is NewJob and call.kind == template.kind:
+                    data = call.payload
                 else:
-                    raise BadArguments(
-                        f"task {template.kind!r}: {type(call).__name__} is no call: pass a tuple "
-                        "of arguments, or a mapping of arguments by name"
-                    )
+                    raise self._no_call(call)
             except BadArguments as error:
                 raise BadArguments(f"call number {index}: {error}") from error
             bound.append(made(data))
         return bound
+
+    def _no_call(self, call: object) -> BadArguments:
+        kind = self._template.kind
+        if isinstance(call, NewJob):
+            return BadArguments(f"task {kind!r}: a call of {call.kind!r} is none of this task")
+        return BadArguments(
+            f"task {kind!r}: {type(call).__name__} is no call: pass a tuple of arguments, a "
+            "mapping of arguments by name, or what bind(...) returned"
+        )
 
     def _job(self, data: bytes) -> NewJob:
         """The request for these encoded arguments."""

@@ -1,13 +1,16 @@
 """The records of a job: the request to store one, the claim on one, and the complete record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from .instant import Instant
+from .instant import Instant, to_datetime
 from .status import JobStatus
+
+P = ParamSpec("P")
 
 DEFAULT_PRIORITY = 0
 DEFAULT_MAX_ATTEMPTS = 5
@@ -93,6 +96,10 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     trace: str | None = None
     options: Mapping[str, Any] | None = None
 
+    def replace(self, **fields: Any) -> Self:
+        """A copy with other values, for ``around_enqueue`` hooks: ``job.replace(tags=(...))``."""
+        return structs.replace(self, **fields)
+
 
 def merge_options(
     defaults: Mapping[str, Any] | None, own: Mapping[str, Any] | None
@@ -104,11 +111,19 @@ def merge_options(
     return {**defaults, **own} if defaults else own
 
 
-class Bindable(Protocol):
+class Bindable(Protocol[P]):
     """An object that turns call arguments into a NewJob: a task, or a task with options."""
 
-    def bind(self, *args: Any, **kwargs: Any) -> NewJob:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Check the arguments against the signature and build the request."""
+        ...
+
+
+class ManyBindable(Protocol):
+    """An object that turns many calls into requests at once: a task, or a task with options."""
+
+    def bind_many(self, calls: Iterable[Any]) -> list[NewJob]:
+        """The requests for many calls; see ``enqueue_many`` of a task."""
         ...
 
 
@@ -176,6 +191,11 @@ def shown_progress(status: JobStatus, progress: float | None) -> float | None:
     last. None stays None: the handler reported nothing."""
     return 1.0 if progress is not None and status is JobStatus.DONE else progress
 
+    @property
+    def moment(self) -> datetime:
+        """``at`` as an aware datetime."""
+        return to_datetime(self.at)
+
 
 class LogLine(Struct, frozen=True):
     """One line a handler wrote with ``ctx.log``."""
@@ -183,6 +203,11 @@ class LogLine(Struct, frozen=True):
     at: Instant
     level: str
     message: str
+
+    @property
+    def moment(self) -> datetime:
+        """``at`` as an aware datetime."""
+        return to_datetime(self.at)
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Final, Protocol, TypeAlias, assert_never
+from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,12 +49,15 @@ class Action(StrEnum):
     DUPLICATE = "duplicate"
 
 
-APPLIES_TO: Final[Mapping[Action, tuple[JobStatus, ...]]] = {
+# By Python code only: it takes a time, which neither the command line nor a page asks for.
+RESCHEDULE: Final = "reschedule"
+APPLIES_TO: Final[Mapping[str, tuple[JobStatus, ...]]] = {
     Action.RETRY: RETRYABLE,
     Action.CANCEL: LIVE,
     Action.RUN_NOW: (JobStatus.SCHEDULED, JobStatus.FAILED),
     Action.DELETE: (*WAITING, *TERMINAL),
     Action.DUPLICATE: tuple(JobStatus),
+    RESCHEDULE: WAITING,
 }
 
 
@@ -71,7 +74,7 @@ class _BatchAction(Protocol):
     ) -> Awaitable[Acted]: ...
 
 
-def restrict_filter(action: Action, filter: Filter) -> Filter:
+def restrict_filter(action: str, filter: Filter) -> Filter:
     """The filter restricted to the states ``action`` applies to; BadOption if it names another."""
     allowed = APPLIES_TO[action]
     invalid = [status for status in filter.statuses if status not in allowed]
@@ -113,6 +116,11 @@ class JobActions:
     async def run_now(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
         """Make scheduled jobs and waiting retries due now."""
         return await self._act(Action.RUN_NOW, BulkAction.RUN_NOW, selection, progress)
+
+    async def reschedule(self, selection: Selection, **due: Any) -> Acted:
+        """Give waiting jobs another due time: ``delay_s`` or ``run_at`` of ``JobStore.act``."""
+        run_batch = partial(self._store.jobs.act, BulkAction.RESCHEDULE, **due)
+        return await self._run_bulk(RESCHEDULE, selection, run_batch, None)
 
     async def delete(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
         """Delete jobs that are not running; a running one selected by id gets a cancel request."""
@@ -259,7 +267,7 @@ class JobActions:
 
     async def _run_bulk(
         self,
-        action: Action,
+        action: str,
         selection: Selection,
         run_batch: _BatchAction,
         progress: OnProgress | None,
@@ -281,7 +289,7 @@ class JobActions:
         await self.record_action(action, audit_subject(selection), _detail(total), ids=ids)
         return total
 
-    async def _first_ids(self, action: Action, selection: Selection) -> tuple[str, ...]:
+    async def _first_ids(self, action: str, selection: Selection) -> tuple[str, ...]:
         """The first jobs that the action is about, for the audit."""
         if selection.filter is None:
             return _validated_ids(selection.ids)[:MAX_IDS]
@@ -315,7 +323,7 @@ class JobActions:
 
 
 async def _run_in_batches(
-    action: Action, selection: Selection, run_batch: _BatchAction
+    action: str, selection: Selection, run_batch: _BatchAction
 ) -> AsyncIterator[Acted]:
     """Run the action batch by batch: by cursor through a filter, or in slices of the ids."""
     if selection.filter is None:
@@ -359,6 +367,7 @@ def _add(total: Acted, done: Acted) -> Acted:
         changed=total.changed + done.changed,
         requested=total.requested + done.requested,
         skipped=total.skipped + done.skipped,
+        key_taken=total.key_taken + done.key_taken,
         missing=total.missing + done.missing,
     )
 

@@ -1,8 +1,9 @@
 """Tools for tests: inline mode, controlled time, assertions, and the conformance suite of backends.
 
 For users' tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``,
-``enqueued``, ``Transaction``. ``forge_jobs.testing.conformance`` is the suite that every backend
-must pass, and the only part that needs pytest. Nothing else in the package imports this room.
+``enqueued``, ``reset``, ``areset``, ``Transaction``. ``forge_jobs.testing.conformance`` is the
+suite that every backend must pass, and the only part that needs pytest. Nothing else in the package
+imports this room.
 """
 
 from importlib import import_module
@@ -12,25 +13,22 @@ if TYPE_CHECKING:
     from forge_jobs.testing.time import Time, frozen, moving
 
     from .assertions import assert_enqueued, enqueued, refute_enqueued
+    from .emptying import areset, reset
     from .inline_mode import inline
     from .transaction import Transaction
 
 __all__ = [
-    "Time",
-    "Transaction",
-    "assert_enqueued",
-    "enqueued",
-    "frozen",
-    "inline",
-    "moving",
-    "refute_enqueued",
-]
+    "Time", "Transaction", "areset", "assert_enqueued", "enqueued", "frozen", "inline", "moving",
+    "refute_enqueued", "reset",
+]  # fmt: skip
 
 # Imported on first use: the conformance suite needs neither the engine nor Forge.
 _HOMES = {
     "assert_enqueued": "assertions",
     "enqueued": "assertions",
     "refute_enqueued": "assertions",
+    "areset": "emptying",
+    "reset": "emptying",
     "inline": "inline_mode",
     "Time": "time",
     "Transaction": "transaction",

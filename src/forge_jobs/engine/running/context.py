@@ -6,16 +6,16 @@ handler runs in a child process. It never calls the store by itself.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import to_datetime
-from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, NewJob
+from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, ManyBindable, NewJob
 from forge_jobs.core.outcome import Stopped
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
@@ -23,6 +23,7 @@ from forge_jobs.kit.clock import Clock
 if TYPE_CHECKING:
     from .rate_limit import RateLimiter
 
+P = ParamSpec("P")
 _LOG = logging.getLogger("forge_jobs.job")
 MAX_LINE_CHARS = 4_096
 MAX_NOTE_CHARS = 512
@@ -263,19 +264,49 @@ class Context:
         text = None if note is None else _storable(note, MAX_NOTE_CHARS)
         self._link.report(progress=float(fraction), note=text, line=None)
 
-    def on_done(self, task: Bindable | str, *args: object, **kwargs: object) -> None:
+    @overload
+    def on_done(self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    @overload
+    def on_done(self, task: str, payload: object = ..., /, **kwargs: object) -> None: ...
+
+    def on_done(self, task: Any, /, *args: Any, **kwargs: Any) -> None:
         """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
         self._link.add_successor(
             self._environment.enqueuer.prepare(self._bound(task, args, kwargs))
         )
 
-    def enqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
+    @overload
+    def enqueue(self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued: ...
+    @overload
+    def enqueue(self, task: str, payload: object = ..., /, **kwargs: object) -> Enqueued: ...
+
+    def enqueue(self, task: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """Store a job now, from synchronous code; a kind takes its payload as one argument."""
         return self._environment.enqueuer.enqueue([self._bound(task, args, kwargs)])[0]
 
-    async def aenqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
+    @overload
+    async def aenqueue(
+        self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Enqueued: ...
+    @overload
+    async def aenqueue(self, task: str, payload: object = ..., /, **kwargs: object) -> Enqueued: ...
+
+    async def aenqueue(self, task: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """Store a job now, from a coroutine."""
         return (await self._environment.enqueuer.aenqueue([self._bound(task, args, kwargs)]))[0]
+
+    def enqueue_many(self, task: ManyBindable | str, calls: Iterable[Any]) -> list[Enqueued]:
+        """Store many jobs now, in one transaction, from synchronous code; replies in their order.
+
+        ``calls`` are those of ``task.enqueue_many``; for a kind they are payloads.
+        """
+        jobs = self._bound_many(task, calls)
+        return self._environment.enqueuer.enqueue(jobs) if jobs else []
+
+    async def aenqueue_many(self, task: ManyBindable | str, calls: Iterable[Any]) -> list[Enqueued]:
+        """``enqueue_many`` for coroutines."""
+        jobs = self._bound_many(task, calls)
+        return await self._environment.enqueuer.aenqueue(jobs) if jobs else []
 
     def _soft_timeout_in_s(self) -> float | None:
         """The seconds until the soft timeout; None without one."""
@@ -285,8 +316,13 @@ class Context:
             return None
         return self._link.started_at + soft_s - self._environment.clock.mono()
 
+    def _bound_many(self, task: ManyBindable | str, calls: Iterable[Any]) -> list[NewJob]:
+        if not isinstance(task, str):
+            return task.bind_many(calls)
+        return [self._environment.request(task, payload) for payload in calls]
+
     def _bound(
-        self, task: Bindable | str, args: tuple[object, ...], kwargs: dict[str, Any]
+        self, task: Bindable[...] | str, args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> NewJob:
         if not isinstance(task, str):
             return task.bind(*args, **kwargs)
