@@ -2,8 +2,9 @@
 
 A process binds an abstract Unix socket with a random name. The kernel frees the name when the
 process ends, however it ends. Such names belong to one network namespace of one machine, so a
-process stores where it is (boot id and namespace) with the name. Only a process at the same namespace
-can tell that the name is free: then its owner is dead.
+process stores where it is (boot id and namespace) with the name. Only a process of the same
+namespace can tell that the name is free: then its owner is dead.
+
 
 A lost connection, a stopped process or a cut network free no name. Processes on other machines, in
 other containers or on other systems than Linux know nothing, and wait for the lease.
