@@ -5,7 +5,6 @@ process ends, however it ends. Such names belong to one network namespace of one
 process stores where it is (boot id and namespace) with the name. Only a process of the same
 namespace can tell that the name is free: then its owner is dead.
 
-
 A lost connection, a stopped process or a cut network free no name. Processes on other machines, in
 other containers or on other systems than Linux know nothing, and wait for the lease.
 """
