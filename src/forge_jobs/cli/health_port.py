@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from forge_jobs.kit.log import log_facts
+
 _MAX_REQUEST: Final = 8 << 10
 _REQUEST_S: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -47,7 +49,8 @@ async def _metrics_response(request: bytes, metrics: Callable[[], Awaitable[str]
         return _response(request, 200, await metrics(), _PROMETHEUS)
     except Exception as error:
         # The store's error goes to the log only: the client of this port may not be trusted.
-        _LOG.warning("metrics cannot be read", extra={"error": f"{type(error).__name__}: {error}"})
+        text = f"{type(error).__name__}: {error}"
+        log_facts(_LOG, logging.WARNING, "metrics cannot be read", error=text)
         return _response(request, 503, "the store does not answer")
 
 
