@@ -107,12 +107,19 @@ def test_inline_failures_show_where_they_were_enqueued(forge: Forge) -> None:
 
 def test_u9_a_sync_call_reports_no_event_loop_as_the_cause(forge: Forge) -> None:
     @forge.task
-    def breaks() -> None:
+    def in_thread() -> None:
         raise OSError("disk on fire")
 
-    with testing.inline(forge), pytest.raises(OSError, match="disk on fire") as raised:
-        breaks.enqueue()
-    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+    @forge.task
+    async def on_loop() -> None:
+        raise OSError("disk on fire")
+
+    for task in (in_thread, on_loop):
+        with testing.inline(forge), pytest.raises(OSError, match="disk on fire") as raised:
+            task.enqueue()
+        assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+        with testing.inline(forge, raises=False):
+            assert task.enqueue().error == "OSError: disk on fire"
 
 
 def test_u9_jobs_in_a_transaction_are_refused_with_the_remedy(forge: Forge, tmp_path: Path) -> None:

@@ -103,6 +103,14 @@ class JobLogFilter(logging.Filter):
         return True
 
 
+def log_facts(logger: logging.Logger, level: int, text: str, **fields: object) -> None:
+    """Log a line whose fields stand in the message too, so that any handler shows them."""
+    if logger.isEnabledFor(level):
+        facts = " ".join(f"{name}={_quoted(value)}" for name, value in fields.items())
+        extra = {**fields, IN_MESSAGE: frozenset(fields)}
+        logger.log(level, "%s: %s", text, redact.prose(facts), extra=extra, stacklevel=2)
+
+
 def log_with_traceback(
     logger: logging.Logger,
     level: int,

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from .clock import Clock
 from .entropy import Entropy
+from .log import log_facts
 from .wake import WakeFlag
 
 _LOG = logging.getLogger("forge_jobs.service")
@@ -156,10 +157,10 @@ async def run_service(
         except Exception as error:
             delay_s = _ERROR_DELAYS_S[min(errors, len(_ERROR_DELAYS_S) - 1)]
             errors += 1
-            _LOG.warning(
-                "service tick failed",
-                extra={"service": service.name, "error": repr(error), "retry_in": delay_s},
-            )
+            log_facts(
+                _LOG, logging.WARNING, "service tick failed",
+                service=service.name, error=repr(error), retry_in=delay_s,
+            )  # fmt: skip
         if delay_s > 0 and not is_exact:
             delay_s *= 1 + loop.jitter * loop.entropy.roll()
         if wake is not None and delay_s > 0:
@@ -175,9 +176,10 @@ async def _run_last_tick(service: PeriodicService, loop: ServiceLoop) -> None:
         async with asyncio.timeout(loop.tick_limit_s):
             await service.tick()
     except Exception as error:
-        _LOG.warning(
-            "last service tick failed", extra={"service": service.name, "error": repr(error)}
-        )
+        log_facts(
+            _LOG, logging.WARNING, "last service tick failed",
+            service=service.name, error=repr(error),
+        )  # fmt: skip
 
 
 def _delay_s(following: Next, now: int) -> float:

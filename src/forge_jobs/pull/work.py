@@ -18,7 +18,7 @@ from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Thro
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.engine.running.run_log import job_message
 from forge_jobs.kit import redact
-from forge_jobs.kit.log import IN_MESSAGE, log_with_traceback
+from forge_jobs.kit.log import IN_MESSAGE, log_facts, log_with_traceback
 from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.kit.traceback_text import traceback_text
 from forge_jobs.store.store import Subscription
@@ -293,8 +293,7 @@ class WorkLoop:
         extra: dict[str, object] = {"queue": self._queue.name, **fields}
         if job is not None:
             extra |= {"job_id": job.id, "kind": job.type, "attempts": job.attempts}
-        facts = redact.prose(" ".join(f"{name}={value}" for name, value in extra.items()))
-        _LOG.warning("%s: %s", message, facts, extra={**extra, IN_MESSAGE: frozenset(extra)})
+        log_facts(_LOG, logging.WARNING, message, **extra)
 
 
 async def _with_timeout(work: Any, timeout_s: float | None) -> Any:

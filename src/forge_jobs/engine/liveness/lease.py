@@ -11,6 +11,7 @@ from collections.abc import Callable
 from forge_jobs.engine.running.run import NEVER
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
+from forge_jobs.kit.log import log_facts
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.store.processes import ProcessStats, ProcessStore
 
@@ -92,10 +93,10 @@ class ProcessLease:
             self.unbroken_since = NEVER
             self.error = error
             wait_s = min(self._interval_s / 4, _MAX_RETRY_S) * (0.5 + self._entropy.roll() / 2)
-            _LOG.warning(
-                "a heartbeat failed",
-                extra={"error": f"{type(error).__name__}: {error}", "retry_in": round(wait_s, 3)},
-            )
+            log_facts(
+                _LOG, logging.WARNING, "a heartbeat failed",
+                error=f"{type(error).__name__}: {error}", retry_in=round(wait_s, 3),
+            )  # fmt: skip
             return wait_s
         self.error = None
         if key != self._key:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from forge_jobs.engine.running.job_loop import JobLoop
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.log import log_facts
 from forge_jobs.store.processes import Control
 from forge_jobs.store.store import Store
 
@@ -52,7 +53,8 @@ class Listener:
             try:
                 subscription = await self._store.subscribe(queues, self.notify)
             except Exception as error:
-                _LOG.warning("cannot subscribe to notifications", extra={"error": repr(error)})
+                text = "cannot subscribe to notifications"
+                log_facts(_LOG, logging.WARNING, text, error=repr(error))
                 await self._clock.sleep(_RESUBSCRIBE_S)
                 continue
             self.notify()

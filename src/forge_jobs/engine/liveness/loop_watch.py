@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from forge_jobs.engine.running.job_loop import JobLoop
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.log import log_facts
 
 _LOG = logging.getLogger("forge_jobs.loop")
 _CHECK_S = 1.0
@@ -36,10 +37,11 @@ class LoopWatch:
         elif now - self._sent_at > _BLOCKED_S and not self._warned:
             self._warned = True
             kinds = list(dict.fromkeys(self._kinds()))[:_KINDS_SHOWN]
-            _LOG.warning(
+            log_facts(
+                _LOG, logging.WARNING,
                 "a handler blocks the event loop: use def instead of async def, or cpu=True",
-                extra={"blocked_s": round(now - self._sent_at, 1), "kinds": kinds},
-            )
+                blocked_s=round(now - self._sent_at, 1), kinds=kinds,
+            )  # fmt: skip
 
     def _echo(self) -> None:
         self._sent_at = None

@@ -16,6 +16,7 @@ from forge_jobs.engine.running.in_flight import InFlightJobs
 from forge_jobs.engine.running.run import StopReason
 from forge_jobs.engine.services.leadership import Leadership
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.log import log_facts
 
 from .registration import Registration
 
@@ -73,7 +74,7 @@ class Shutdown:
         flushed_by = _FLUSHED_BY if in_flight.running else _RELEASED_BY
         await self._until(lambda: finish_buffer.is_empty, self._at_fraction(flushed_by))
         if in_flight.running:
-            _LOG.info("releasing what still runs", extra={"running": in_flight.running})
+            log_facts(_LOG, logging.INFO, "releasing what still runs", running=in_flight.running)
             for _ in range(_MAX_INTERRUPTS):
                 # A handler may swallow the first cancellation while it cleans up.
                 in_flight.interrupt_all(StopReason.SHUTDOWN)
@@ -108,6 +109,5 @@ class Shutdown:
             async with asyncio.timeout(max(_MIN_CALL_S, self._left_s(fraction))):
                 await call
         except Exception as error:
-            _LOG.warning(
-                "the store did not answer during the shutdown", extra={"error": repr(error)}
-            )
+            text = "the store did not answer during the shutdown"
+            log_facts(_LOG, logging.WARNING, text, error=repr(error))

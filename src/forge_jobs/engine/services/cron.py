@@ -17,6 +17,7 @@ from forge_jobs.engine.requests.routing import Router
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.kit.log import log_facts
 from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
 from forge_jobs.store.store import Store
@@ -221,10 +222,10 @@ class _CronPass:
     def _record_failure(self, schedule: Schedule, error: Exception) -> None:
         self._errors += 1
         self.error = error
-        _LOG.warning(
-            "schedule could not be fired",
-            extra={"schedule": schedule.name, "error": repr(error), "retry_in": _RETRY_S},
-        )
+        log_facts(
+            _LOG, logging.WARNING, "schedule could not be fired",
+            schedule=schedule.name, error=repr(error), retry_in=_RETRY_S,
+        )  # fmt: skip
 
     async def _disable(self, schedule: Schedule, message: str) -> None:
         stopped = replace(schedule, enabled=False, next_at=None, error=message)
@@ -235,10 +236,10 @@ class _CronPass:
             return
         self._errors += 1
         if done:
-            _LOG.error(
-                "schedule disabled: it cannot be read",
-                extra={"schedule": schedule.name, "error": message},
-            )
+            log_facts(
+                _LOG, logging.ERROR, "schedule disabled: it cannot be read",
+                schedule=schedule.name, error=message,
+            )  # fmt: skip
 
     async def _refresh_time(self) -> None:
         """Read the store time again after a failed call, which may have taken any time."""
@@ -252,7 +253,7 @@ class _CronPass:
             self._counts[fire.outcome] += 1
         self._missed += missed
         if missed:
-            _LOG.warning(
-                "schedule missed ticks",
-                extra={"schedule": schedule.name, "missed": missed, "policy": schedule.missed},
-            )
+            log_facts(
+                _LOG, logging.WARNING, "schedule missed ticks",
+                schedule=schedule.name, missed=missed, policy=schedule.missed,
+            )  # fmt: skip

@@ -3,6 +3,7 @@
 import logging
 
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.log import log_facts
 from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
@@ -38,8 +39,6 @@ class Unserved:
             if warned_at is None or now - warned_at >= _REPEAT_S:
                 self._warned_at[queue] = now
                 waits = "jobs wait in" if queue in waiting else "there is"
-                _LOG.warning(
-                    f"{waits} a queue that no worker serves: start one with this queue",
-                    extra={"queue": queue},
-                )
+                text = f"{waits} a queue that no worker serves: start one with this queue"
+                log_facts(_LOG, logging.WARNING, text, queue=queue)
         return Next.after(_INTERVAL_S)
