@@ -25,7 +25,7 @@ MAX_PROCESSES: Final = 256
 HELP: Final = {
     "app": "Where the Forge object is: pkg.module:name.",
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
-    "Default: FORGE_QUEUES, else what the app and forge.toml declare.",
+    "Default: FORGE_QUEUES, else what app and forge.toml declare, else those of the app's tasks.",
     "processes": "Worker processes.",
     "health_port": "Serve /healthz and /readyz on loopback; one port per process, from this one.",
     "log_format": "text or json.",

@@ -27,6 +27,7 @@ from forge_jobs.core.errors import (
     Corrupt,
     ForgeError,
     Invalid,
+    NoQueues,
     NotWritable,
     SchemaMismatch,
 )
@@ -42,6 +43,10 @@ _ORPHAN_GRACE_S: Final = 3.0
 # Longer than the shutdown takes (engine/liveness/shutdown.py), so that a slow store does not lose
 # the last writes.
 _AFTER_GRACE_S: Final = 1.6
+_NO_QUEUES_REMEDY: Final = (
+    "import the modules that define its tasks there, or pass --queues mail, or set "
+    "FORGE_QUEUES=mail, or put a [queues] table into forge.toml"
+)
 # A retry does not help against these errors.
 _PERMANENT_ERRORS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
 
@@ -116,6 +121,9 @@ def _run(given: argparse.Namespace, link: WorkerLink | None) -> int:
         stop = StopRequest(given.grace)
         signal.signal(signal.SIGTERM, stop.on_term)
         asyncio.run(_serve(forge, given, link, stop))
+    except NoQueues:
+        _refuse(link, f"{given.app} has no task and no queue to serve: {_NO_QUEUES_REMEDY}")
+        return 1
     except _PERMANENT_ERRORS as error:
         _refuse(link, str(error))
         return 1
