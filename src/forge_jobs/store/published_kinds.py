@@ -79,9 +79,12 @@ class PublishedKinds(Struct, frozen=True):
 
     def encode(self, kind: str, value: object, *, what: str) -> bytes:
         """The payload as JSON, within the limit that the task declares."""
+        return payload.encode(value, limit=self.payload_limit(kind), what=what)
+
+    def payload_limit(self, kind: str) -> int:
+        """How many bytes of arguments the task of the kind takes."""
         declared = self.declarations.get(kind)
-        limit = payload.MAX_PAYLOAD_BYTES if declared is None else declared.payload_limit
-        return payload.encode(value, limit=limit, what=what)
+        return payload.MAX_PAYLOAD_BYTES if declared is None else declared.payload_limit
 
     def new_job(self, kind: str, queue: str, data: bytes, fields: Mapping[str, Any]) -> NewJob:
         """The request for a job of a task that is not here: ``fields`` are what the caller gives,
