@@ -113,12 +113,11 @@ async def test_a_worker_without_queues_says_how_to_name_them(forge: Forge) -> No
     @forge.task(queue="video")
     def encode() -> None: ...
 
-    for queues in (None, []):
-        with pytest.raises(NoQueues) as caught:
-            async with forge.worker(queues=queues):
-                raise AssertionError("it must not start")
-        for part in ("queues=['mail', 'video']", "FORGE_QUEUES=mail,video", "forge.toml"):
-            assert part in str(caught.value)
+    with pytest.raises(NoQueues) as caught:
+        async with forge.worker(queues=[]):
+            raise AssertionError("it must not start")
+    for part in ("queues=['mail', 'video']", "FORGE_QUEUES=mail,video", "forge.toml"):
+        assert part in str(caught.value)
     store = await forge.aready()
     assert await store.processes.all() == []
     with Forge("memory://") as empty, pytest.raises(NoQueues, match="FORGE_QUEUES=mail"):

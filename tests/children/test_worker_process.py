@@ -63,6 +63,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "broken.py").write_text("import shop\nraise RuntimeError('no luck')\n")
     (tmp_path / "plain.py").write_text("forge = 'not one'\n")
+    (tmp_path / "bare.py").write_text("from forge_jobs import Forge\n\nforge = Forge()\n")
     commands: list[Command] = []
 
     def run(*arguments: str) -> Command:
@@ -132,7 +133,7 @@ def test_workers_do_not_import_terminal_libraries(start: Start) -> None:
         (["shop:frog", "--queues", "mail"], "shop has no 'frog'; did you mean shop:forge?"),
         (["plain:forge", "--queues", "mail"], "is a str, not a Forge object"),
         (["broken:forge", "--queues", "mail"], "RuntimeError: no luck"),
-        (["shop:forge"], "no queue to serve"),
+        (["bare:forge"], "no queue to serve"),
     ],
 )
 def test_a_permanent_start_error_is_reported_once(

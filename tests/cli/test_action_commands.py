@@ -184,7 +184,7 @@ def test_arguments_may_come_from_stdin(
 def test_a_kind_goes_to_its_published_queue_or_the_default(in_process: InProcess) -> None:
     in_process.fill(lambda harness: harness.store.queues.publish({"send": "mail"}))
     for kind, queue in (("send", "mail"), ("unheard_of", "default")):
-        job_id = in_process.forge("enqueue", kind).out.strip()
+        job_id = in_process.forge("enqueue", kind, "--force").out.strip()
         assert in_process.forge("jobs", "show", job_id, "--json").data["queue"] == queue
 
 

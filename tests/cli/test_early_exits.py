@@ -16,8 +16,9 @@ pytestmark = pytest.mark.processes
 TIMEOUT_S = 60
 _LOGGED = re.compile(r"\S+Z (?:ERROR|WARNING) +forge_jobs\.(?:parent|worker) (.*)")
 _NO_QUEUE = (
-    "the worker has no queue to serve: pass queues=['mail'], or set FORGE_QUEUES=mail, "
-    "or put a [queues] table into forge.toml"
+    "bare_app:forge has no task and no queue to serve: import the modules that define its tasks "
+    "there, or pass --queues mail, or set FORGE_QUEUES=mail, or put a [queues] table into "
+    "forge.toml"
 )
 _NO_REDIS = (
     "the Redis backend is not part of this version: use sqlite:///relative.db, "

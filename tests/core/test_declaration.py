@@ -76,22 +76,22 @@ def test_u14_arguments_of_another_version_fit_for_a_day() -> None:
     record = stored(DECLARED, stored(before), now=1_000)
     both = decode("charge", record, 1_000)
     assert both is not None
-    both.check_arguments({"account": "a"})
-    both.check_arguments({"old": 1})
+    both.check_arguments({"account": "a"}, remedy="R")
+    both.check_arguments({"old": 1}, remedy="R")
     later = decode("charge", record, 1_000 + round(FORMER_S) * SECOND)
     assert later is not None
     with pytest.raises(BadArguments, match="unexpected argument 'old'"):
-        later.check_arguments({"old": 1})
+        later.check_arguments({"old": 1}, remedy="R")
     # An old worker that starts again does not forget the new one.
     again = decode("charge", stored(before, record, 2_000), 2_000)
     assert again is not None
-    again.check_arguments({"account": "a"})
+    again.check_arguments({"account": "a"}, remedy="R")
 
 
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
-        ({}, "missing argument 'account'; it takes (account, amount = ...)"),
+        ({}, "missing argument 'account'. It takes (account, amount = ...). To store"),
         ({"acount": 1}, "unexpected argument 'acount', did you mean 'account'?"),
         ([1], "the payload must be an object with its arguments by name"),
         (None, "the payload must be an object"),
@@ -99,14 +99,16 @@ def test_u14_arguments_of_another_version_fit_for_a_day() -> None:
 )
 def test_u14_wrong_names_are_said(payload: object, said: str) -> None:
     with pytest.raises(BadArguments) as caught:
-        DECLARED.check_arguments(payload)
+        DECLARED.check_arguments(payload, remedy="R")
     assert said in str(caught.value)
 
 
 def test_u14_extras_and_handlers_without_a_signature_take_all() -> None:
     ArgumentNames((), (), extras=True).fit({"any": 1})
-    Declaration(template=TASK, arguments=ArgumentNames(extras=True)).check_arguments({"any": 1})
-    Declaration(template=TASK).check_arguments([1, 2])
+    Declaration(template=TASK, arguments=ArgumentNames(extras=True)).check_arguments(
+        {"any": 1}, remedy="R"
+    )
+    Declaration(template=TASK).check_arguments([1, 2], remedy="R")
 
 
 def test_u2_the_caller_comes_first() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from forge_jobs import Context, Forge, JobRecord, JobStatus, Retry
+from forge_jobs import BadOption, Context, Forge, JobRecord, JobStatus, Retry
 from forge_jobs.core.selection import Filter
-from tests.declared.conftest import DEADLINE_S, SETTINGS, application
+from tests.declared.conftest import DEADLINE_S, SETTINGS, application, publish
 
 
 async def _record(forge: Forge, job_id: str) -> JobRecord:
@@ -110,6 +110,35 @@ async def test_u2_a_lane_and_a_limit_hold_for_jobs_that_came_first(
         records = [await _until_ended(other, job.id) for job in jobs]
     assert [record.status for record in records] == [JobStatus.DONE] * 6
     assert most == 1
+    await app.aclose()
+
+
+async def test_u2_using_timeout_none_removes_the_tasks_timeout(any_url: str) -> None:
+    forge = Forge(any_url, settings=SETTINGS)
+
+    @forge.task(timeout="30s")
+    async def job(ctx: Context) -> bool:
+        return ctx.deadline is not None
+
+    limited = await job.aenqueue()
+    free = await job.using(timeout=None).aenqueue()
+    by_kind = await forge.aenqueue("job", {}, timeout=None)
+    await forge.drain()
+    assert await limited.aresult(timeout=5) is True
+    assert await free.aresult(timeout=5) is False
+    assert await by_kind.aresult(timeout=5) is False
+    await forge.aclose()
+
+
+async def test_u2_a_soft_timeout_by_kind_is_compared_with_the_tasks_timeout(
+    shared_url: str, other: Forge
+) -> None:
+    app = application(shared_url)
+    with pytest.raises(BadOption, match=r"soft_timeout= \(40 s\) must be shorter"):
+        await app.aenqueue("charge", {"account": "a"}, soft_timeout="40s")
+    await publish(app)
+    with pytest.raises(BadOption, match=r"soft_timeout= \(40 s\) must be shorter"):
+        await other.aenqueue("charge", {"account": "a"}, soft_timeout="40s")
     await app.aclose()
 
 

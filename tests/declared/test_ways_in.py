@@ -294,6 +294,18 @@ async def test_u2_no_way_in_takes_a_payload_above_the_declared_limit(
     assert await _charges(ground) == []
 
 
+async def test_u2_a_copy_with_another_payload_keeps_to_the_declared_limit(ground: Ground) -> None:
+    job = await ground.app.tasks["charge"].aenqueue(**BODY)
+    path = f"/api/jobs/duplicate/{job.id}"
+    await _post(ground, path, {"payload": {"account": "a2"}})
+    with pytest.raises(Refusal, match="the limit is 200"):
+        await _post(ground, path, {"payload": {"account": "a" * 200}})
+    copies = {record.limit_key: record for record in await _charges(ground)}
+    assert sorted(map(str, copies)) == ["task:charge/a1", "task:charge/a2"]
+    lost = [option for option, holds in OPTIONS.items() if not holds(copies["task:charge/a2"])]
+    assert lost == ["concurrency per"]
+
+
 class Refusal(Exception):
     """A command or a route refused."""
 

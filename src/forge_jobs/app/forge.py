@@ -88,26 +88,30 @@ class Forge(ForgeStore):
 
     # ------------------------------------------------------------------ enqueue
 
-    def enqueue(self, kind: str, payload: object = None, **options: Unpack[JobOptions]) -> Job[Any]:
+    def enqueue(
+        self, kind: str, payload: object = None, *, check: bool = True,
+        **options: Unpack[JobOptions],
+    ) -> Job[Any]:  # fmt: skip
         """Store a job by its kind, for producers that do not have the task's code.
 
-        ``payload`` holds the arguments by name; ``options`` are those of ``JobOptions``. The queue
-        is that of the task, else the one that workers have published for the kind, else
-        ``default``; ``queue=`` overrides it. Arguments are checked if the task is registered here.
+        ``payload`` holds the arguments by name; ``options`` are those of ``JobOptions``, on top of
+        what the task declares (docs/declared-options.md). Arguments are checked if the task is
+        registered here; else, with ``check``, their names against what workers have published.
         """
         fields = job_fields(options, where="forge.enqueue(...)")
         self._refresh_unknown(kind)
-        job = self._request(kind, payload, fields)
+        job = self._request(kind, payload, fields, check)
         return self.client.enqueue(job, self._reader(kind), options.get("tx"))
 
     async def aenqueue(
-        self, kind: str, payload: object = None, **options: Unpack[JobOptions]
-    ) -> Job[Any]:
+        self, kind: str, payload: object = None, *, check: bool = True,
+        **options: Unpack[JobOptions],
+    ) -> Job[Any]:  # fmt: skip
         """``enqueue`` for coroutines."""
         fields = job_fields(options, where="forge.aenqueue(...)")
         if not self._requests.is_current(kind):
             await self._requests.refresh()
-        job = self._request(kind, payload, fields)
+        job = self._request(kind, payload, fields, check)
         return await self.client.aenqueue(job, self._reader(kind), options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
@@ -268,7 +272,7 @@ class Forge(ForgeStore):
 
         Leaving the block stops it gracefully: running jobs get ``shutdown_timeout`` to finish, the
         rest are released. ``slots`` counts for queues without a number. Without ``queues``: those
-        of FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
+        of FORGE_QUEUES, else of ``forge.queue`` and forge.toml, else of the tasks. ``replaces`` is
         the host_id of a worker that is known to be dead; its jobs are free at once.
         """
         return EmbeddedWorker(
@@ -317,10 +321,12 @@ class Forge(ForgeStore):
 
     # ------------------------------------------------------------------ parts
 
-    def _request(self, kind: str, payload: object, fields: Mapping[str, Any]) -> NewJob:
+    def _request(
+        self, kind: str, payload: object, fields: Mapping[str, Any], check: bool = True
+    ) -> NewJob:
         value: object = dict[str, Any]() if payload is None else payload
         what = f"forge.enqueue({kind!r}): the payload"
-        return self._requests.request(kind, value, fields, what=what)
+        return self._requests.request(kind, value, fields, what=what, check=check)
 
     def _refresh_unknown(self, kind: str) -> None:
         if not self._requests.is_current(kind):
@@ -331,5 +337,6 @@ class Forge(ForgeStore):
         return None if task is None else task.signature.read_result
 
     def _queues(self, queues: Queues | None, slots: int | None) -> Mapping[str, int]:
-        task_queues = {task.queue: None for task in self._registration.tasks.values()}
-        return served_queues(queues, slots, self._declared, list(task_queues))
+        kinds = self.registry.kinds().values()
+        known = list(dict.fromkeys(queue or config.DEFAULT_QUEUE for queue in kinds))
+        return served_queues(queues, slots, self._declared, known)

@@ -1,6 +1,7 @@
 """``async with forge.worker(...)``: a worker inside the user's own process."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
 
 Queues = Iterable[str] | Mapping[str, int]
+_LOG = logging.getLogger("forge_jobs.worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,12 @@ class EmbeddedWorker:
 
         options = self._options
         queues = options.queues()
+        if not options.registry.kinds():
+            _LOG.warning(
+                "this worker has no task: jobs of %s wait for another one. Import the modules that "
+                "define its tasks before it starts",
+                ", ".join(queues),
+            )
         access = options.client.access
         await options.requests.refresh()
         runtime = QueueRuntime(
@@ -122,8 +130,8 @@ def served_queues(
 ) -> Mapping[str, int]:
     """The queues that a worker serves, with the slots they get if they are new.
 
-    ``queues`` are those of the call; without them FORGE_QUEUES, else ``declared`` and forge.toml.
-    NoQueues when there is none; ``task_queues`` are the ones to suggest then.
+    ``queues`` are those of the call; without them FORGE_QUEUES, else ``declared`` and forge.toml,
+    else ``task_queues``, those of the registered tasks. NoQueues when there is none.
     """
     default = config.DEFAULT_QUEUE_WORKERS
     if slots is not None:
@@ -133,6 +141,10 @@ def served_queues(
     else:
         settings = config.load()
         chosen = {**({} if settings.queues_from_env else declared), **settings.queues}
+    if queues is None and not chosen and task_queues:
+        chosen = dict.fromkeys(task_queues, default)
+        listed = ", ".join(f"{name}:{slots}" for name, slots in chosen.items())
+        _LOG.info("serving %s: the queues of the registered tasks", listed)
     if not chosen:
         raise _no_queues(task_queues)
     return chosen
@@ -142,8 +154,13 @@ def _no_queues(known: list[str]) -> NoQueues:
     """The error of a worker without a queue; ``known`` are the queues of the registered tasks."""
     names = known or ["mail"]
     listed = ", ".join(repr(name) for name in names)
-    of_tasks = " (the queues of its tasks)" if known else ""
+    why = (
+        "the worker has no queue to serve: leave queues= out to serve those of its tasks, or"
+        if known
+        else "the worker has no task and no queue to serve: import the modules that define its "
+        "tasks before it starts, or"
+    )
     return NoQueues(
-        f"the worker has no queue to serve: pass queues=[{listed}]{of_tasks}, or set "
-        f"FORGE_QUEUES={','.join(names)}, or put a [queues] table into forge.toml"
+        f"{why} pass queues=[{listed}], or set FORGE_QUEUES={','.join(names)}, or put a [queues] "
+        "table into forge.toml"
     )

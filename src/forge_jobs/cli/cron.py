@@ -20,7 +20,7 @@ from forge_jobs.ops.schedules import FireView, ScheduleActions, ScheduleChange, 
 from forge_jobs.ops.views import to_json
 
 from . import terminal
-from .options import AsJson, Url, as_span
+from .options import AsJson, Unchecked, Url, as_span
 from .session import actor, with_store, with_store_time
 
 app = typer.Typer(
@@ -106,10 +106,11 @@ def create(
     jitter: Jitter = None,
     max_attempts: Attempts = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Do not fire yet.")] = False,
+    force: Unchecked = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a schedule.
+    """Create a schedule. Its jobs have what the task declares.
 
     \b
     Example:
@@ -129,8 +130,12 @@ def create(
     data = b"{}" if payload is None else _arguments(payload)
     job = NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=data)
     schedule = spec(job, expression, name=name, where=f"schedule {name!r}", **given)
-    view = with_store(url, lambda store: _actions(store).create(schedule, enabled=not disabled))
-    _print_schedule(view, as_json)
+    remedy = None if force else "--force"
+
+    async def work(store: Store) -> ScheduleView:
+        return await _actions(store).create(schedule, enabled=not disabled, remedy=remedy)
+
+    _print_schedule(with_store(url, work), as_json)
 
 
 @app.command("set")
@@ -149,6 +154,7 @@ def set_schedule(
     overlap: Overlap = None,
     jitter: Jitter = None,
     max_attempts: Attempts = None,
+    force: Unchecked = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -171,7 +177,10 @@ def set_schedule(
     )
     if change == ScheduleChange():
         raise BadOption('say what to set, for example --cron "0 3 * * *"')
-    _print_schedule(with_store(url, lambda store: _actions(store).edit(name, change)), as_json)
+    remedy = None if force else "--force"
+    _print_schedule(
+        with_store(url, lambda store: _actions(store).edit(name, change, remedy=remedy)), as_json
+    )
 
 
 @app.command()

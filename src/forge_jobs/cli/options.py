@@ -23,6 +23,9 @@ Url: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Yes, remove the data.")]
+Unchecked: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Do not check kind and arguments.")
+]
 Queue: TypeAlias = Annotated[
     str | None, typer.Option("--queue", metavar="NAME", help="Only this queue.")
 ]

@@ -27,7 +27,7 @@ MAX_PROCESSES: Final = 256
 HELP: Final = {
     "app": "Where the Forge object is: pkg.module:name.",
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
-    "Default: FORGE_QUEUES, else what the app and forge.toml declare.",
+    "Default: FORGE_QUEUES, else what app and forge.toml declare, else those of the app's tasks.",
     "processes": "Worker processes.",
     "health_port": "Serve /healthz, /readyz and /metrics; one port per process, from this one.",
     "health_host": "Where --health-port listens: 0.0.0.0 for probes of other machines. "

@@ -28,6 +28,7 @@ from forge_jobs.core.errors import (
     Corrupt,
     ForgeError,
     Invalid,
+    NoQueues,
     NotWritable,
     SchemaMismatch,
     StoreReplaced,
@@ -46,6 +47,10 @@ _ORPHAN_GRACE_S: Final = 3.0
 # the last writes.
 _AFTER_GRACE_S: Final = 1.6
 _STORE_CHECK_S: Final = 0.5
+_NO_QUEUES_REMEDY: Final = (
+    "import the modules that define its tasks there, or pass --queues mail, or set "
+    "FORGE_QUEUES=mail, or put a [queues] table into forge.toml"
+)
 # A retry does not help against these errors.
 _PERMANENT_ERRORS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
 
@@ -121,6 +126,9 @@ def _run(given: argparse.Namespace, link: WorkerLink | None) -> int:
         stop = StopRequest(given.grace)
         signal.signal(signal.SIGTERM, stop.on_term)
         asyncio.run(_serve(forge, given, link, stop))
+    except NoQueues:
+        _refuse(link, f"{given.app} has no task and no queue to serve: {_NO_QUEUES_REMEDY}")
+        return 1
     except _PERMANENT_ERRORS as error:
         _refuse(link, str(error))
         return 1

@@ -66,8 +66,9 @@ class Declaration(Struct, frozen=True, kw_only=True):
     arguments: ArgumentNames | None = None
     former: tuple[ArgumentNames, ...] = ()
 
-    def check_arguments(self, payload: object) -> None:
-        """BadArguments if the payload fits no version of the task that may run it."""
+    def check_arguments(self, payload: object, *, remedy: str) -> None:
+        """BadArguments if the payload fits no version of the task that may run it; ``remedy`` is
+        how to store it all the same."""
         arguments = self.arguments
         if arguments is None:
             return
@@ -75,20 +76,23 @@ class Declaration(Struct, frozen=True, kw_only=True):
         if not isinstance(payload, Mapping):
             raise BadArguments(
                 f"task {kind!r}: the payload must be an object with its arguments by name: "
-                f"it takes {arguments}"
+                f"it takes {arguments}. To store it all the same: {remedy}"
             )
         given = cast("Mapping[str, Any]", payload)
         if not any(one.fit(given) for one in (arguments, *self.former)):
-            raise BadArguments(f"task {kind!r}: {_misfit(arguments, given)}; it takes {arguments}")
+            raise BadArguments(
+                f"task {kind!r}: {_misfit(arguments, given)} It takes {arguments}. "
+                f"To store it all the same: {remedy}"
+            )
 
 
 Declare = Callable[[], Declaration]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``, did you mean 'x'?`` for the nearest known name; empty without one."""
+    """``, did you mean 'x'?`` for the nearest known name; a full stop without one."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
+    return f", did you mean {near[0]!r}?" if near else "."
 
 
 def _misfit(arguments: ArgumentNames, given: Mapping[str, Any]) -> str:
@@ -97,7 +101,7 @@ def _misfit(arguments: ArgumentNames, given: Mapping[str, Any]) -> str:
             return f"unexpected argument {name!r}{did_you_mean(name, arguments.names)}"
     missing = [name for name in arguments.required if name not in given]
     word = "argument" if len(missing) == 1 else "arguments"
-    return f"missing {word} {', '.join(map(repr, missing))}"
+    return f"missing {word} {', '.join(map(repr, missing))}."
 
 
 # ------------------------------------------------------------------------------ given and declared

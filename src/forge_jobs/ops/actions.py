@@ -171,6 +171,7 @@ class JobActions:
         record = await get_record(self._store, job_id)
         copy = duplicate_request_with(record, payload)
         kinds = await PublishedKinds.read(self._store)
+        json_payload.check(copy.payload, limit=kinds.payload_limit(copy.kind), what="the payload")
         # Another payload may have another limit key.
         copy = kinds.apply(replace(copy, limit_key=None))
         enqueued = (await self._store.jobs.enqueue([copy]))[0]

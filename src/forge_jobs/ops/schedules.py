@@ -25,6 +25,7 @@ from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 from forge_jobs.store.store import Store
 
 from .audit import Actor, Audit, AuditTrail, field_values
+from .published_check import check_published
 from .queries import decode_redacted, restore_redacted
 from .views import View, optional_datetime
 
@@ -127,9 +128,17 @@ class ScheduleActions:
 
     # ------------------------------------------------------------------------------------- writes
 
-    async def create(self, spec: CronSpec, *, enabled: bool = True) -> ScheduleView:
-        """Store a new schedule; Conflict if the name is taken."""
+    async def create(
+        self, spec: CronSpec, *, enabled: bool = True, remedy: str | None = None
+    ) -> ScheduleView:
+        """Store a new schedule; Conflict if the name is taken.
+
+        With ``remedy`` its kind and arguments are checked against what workers have published
+        (``check_published``); that is what to pass to skip the check.
+        """
         checked(spec, where=f"schedule {spec.name!r}")
+        if remedy is not None:
+            await self._check_payload(spec.kind, spec.payload, remedy)
         schedule = Schedule(**asdict(spec), enabled=enabled)
         if enabled:
             schedule = replace(schedule, next_at=first_tick(spec, await self._now()))
@@ -143,15 +152,20 @@ class ScheduleActions:
         await self._trail.record("create schedule", spec.name, detail, after=after)
         return await self.get(spec.name)
 
-    async def edit(self, name: str, change: ScheduleChange) -> ScheduleView:
+    async def edit(
+        self, name: str, change: ScheduleChange, *, remedy: str | None = None
+    ) -> ScheduleView:
         """Change some fields; they override what code declares from then on.
 
-        A schedule that was disabled because of an error is enabled again.
+        A schedule that was disabled because of an error is enabled again. ``remedy``: see
+        ``create``; a payload that does not change is not checked.
         """
         changes = asdict(change)
         new_values = {field: value for field, value in changes.items() if value is not UNSET}
         if not new_values:
             raise BadOption(f"schedule {name!r}: say what to change, for example its expression")
+        if remedy is not None and not isinstance(change.payload, UnsetType):
+            await self._check_payload((await self._get(name)).kind, change.payload, remedy)
 
         def apply_edit(current: Schedule) -> Schedule:
             enabled = current.enabled or current.error is not None
@@ -211,6 +225,9 @@ class ScheduleActions:
         return fire
 
     # -------------------------------------------------------------------------------------- parts
+
+    async def _check_payload(self, kind: str, payload: bytes, remedy: str) -> None:
+        await check_published(self._store, kind, json_payload.decode(payload), remedy=remedy)
 
     async def _change(
         self,

@@ -64,23 +64,27 @@ class PublishedKinds(Struct, frozen=True):
         found = {one.name: declaration.decode(one.name, one.value, now) for one in records}
         return cls(queues, limits, {kind: one for kind, one in found.items() if one is not None})
 
-    def check(self, kind: str, value: object, *, known: bool = False) -> None:
+    def check(self, kind: str, value: object, *, remedy: str, known: bool = False) -> None:
         """BadArguments if the payload does not fit what the task of the kind takes. With ``known``,
-        UnknownKind if kinds are published but not this one."""
+        UnknownKind if kinds are published but not this one. ``remedy`` is how to store it all the
+        same."""
         declared = self.declarations.get(kind)
         if declared is not None:
-            declared.check_arguments(value)
+            declared.check_arguments(value, remedy=remedy)
         elif known and self.queues and kind not in self.queues:
             raise UnknownKind(
-                f"no worker has published a kind {kind!r}{did_you_mean(kind, self.queues)}"
-                f"{_listed(self.queues)}"
+                f"no worker has published the kind {kind!r}{did_you_mean(kind, self.queues)} "
+                f"Known kinds: {_listed(self.queues)}. To store it all the same: {remedy}"
             )
 
     def encode(self, kind: str, value: object, *, what: str) -> bytes:
         """The payload as JSON, within the limit that the task declares."""
+        return payload.encode(value, limit=self.payload_limit(kind), what=what)
+
+    def payload_limit(self, kind: str) -> int:
+        """How many bytes of arguments the task of the kind takes."""
         declared = self.declarations.get(kind)
-        limit = payload.MAX_PAYLOAD_BYTES if declared is None else declared.payload_limit
-        return payload.encode(value, limit=limit, what=what)
+        return payload.MAX_PAYLOAD_BYTES if declared is None else declared.payload_limit
 
     def new_job(self, kind: str, queue: str, data: bytes, fields: Mapping[str, Any]) -> NewJob:
         """The request for a job of a task that is not here: ``fields`` are what the caller gives,
@@ -133,4 +137,4 @@ class PublishedKinds(Struct, frozen=True):
 def _listed(kinds: Mapping[str, str]) -> str:
     names = sorted(kinds)
     shown = ", ".join(names[:20])
-    return f" Published kinds: {shown}{', …' if len(names) > 20 else ''}"
+    return f"{shown}, …" if len(names) > 20 else shown

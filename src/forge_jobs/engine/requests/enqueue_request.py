@@ -24,7 +24,7 @@ class EnqueueRequest(Struct, frozen=True, kw_only=True):
     ``payload`` is any JSON value. ``queue`` None: the runtime's router names it. ``priority`` and
     ``max_attempts`` None, ``tags`` empty: what the task declares, else 0, 5 and none. Lower
     ``priority`` is claimed first. ``delay`` or ``scheduled_at`` (an aware datetime), not both,
-    starts it later.
+    starts it later. ``check`` False: the names of the arguments may differ from what is published.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class EnqueueRequest(Struct, frozen=True, kw_only=True):
     scheduled_at: datetime | None = None
     delay: Duration | None = None
     tags: tuple[str, ...] = ()
+    check: bool = True
 
     def fields(self) -> dict[str, Any]:
         """The checked fields of a NewJob, without kind and payload. Raises BadName, BadOption,
@@ -66,5 +67,6 @@ async def store_request(
     kind, fields = kind_name(request.kind), request.fields()
     if not requests.is_current(kind):
         await requests.refresh()
-    (stored,) = await enqueuer.aenqueue([requests.request(kind, request.payload, fields)])
+    job = requests.request(kind, request.payload, fields, check=request.check)
+    (stored,) = await enqueuer.aenqueue([job])
     return stored

@@ -104,7 +104,7 @@ class JobRequests:
             return with_fields(task.bind_payload(value), given, where=f"a job of kind {kind!r}")
         published = self._known_kinds(kind)
         if check:
-            published.check(kind, value)
+            published.check(kind, value, remedy="forge.enqueue(…, check=False)")
             self._warn_of_typo(kind, published)
         data = published.encode(kind, value, what=what)
         job = published.new_job(kind, given.get("queue") or self.route(kind), data, given)
@@ -125,7 +125,7 @@ class JobRequests:
         if not known or kind in known or kind in published.declarations or kind in self._warned:
             return
         hint = did_you_mean(kind, known)
-        if hint:
+        if hint.endswith("?"):
             self._warned.add(kind)
             _LOG.warning("no worker has published the kind %r%s The job waits for one", kind, hint)
 

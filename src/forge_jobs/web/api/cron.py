@@ -24,10 +24,12 @@ Jitter = Annotated[float, Meta(ge=0, le=86_400)]
 MissedLimit = Annotated[int, Meta(ge=1, le=10_000)]
 MissedPolicy = Literal["skip", "once", "all"]
 OverlapPolicy = Literal["skip", "allow"]
+_FORCE = '"force": true'
 
 
 class CreateScheduleBody(Body, frozen=True, kw_only=True):
-    """A schedule to store. Without ``queue`` its jobs go to the queue of their kind."""
+    """A schedule to store; its jobs have what their task declares. ``force``: kind and
+    arguments are not checked against what workers have published."""
 
     name: ScheduleName
     expression: Expression
@@ -41,10 +43,12 @@ class CreateScheduleBody(Body, frozen=True, kw_only=True):
     jitter_s: Jitter = 0
     max_attempts: Attempts | None = None
     enabled: bool = True
+    force: bool = False
 
 
 class EditScheduleBody(Body, frozen=True, kw_only=True):
-    """New values; omitted fields do not change. ``queue`` null means the queue of the kind."""
+    """New values; omitted fields do not change. ``queue`` and ``max_attempts`` null mean what the
+    task declares. ``force``: do not check the arguments."""
 
     expression: Expression | UnsetType = UNSET
     tz: Zone | UnsetType = UNSET
@@ -55,6 +59,7 @@ class EditScheduleBody(Body, frozen=True, kw_only=True):
     overlap: OverlapPolicy | UnsetType = UNSET
     jitter_s: Jitter | UnsetType = UNSET
     max_attempts: Attempts | UnsetType | None = UNSET
+    force: bool = False
 
 
 class EnabledBody(Body, frozen=True, kw_only=True):
@@ -106,7 +111,9 @@ async def create(context: RequestContext, body: CreateScheduleBody) -> ScheduleV
         jitter=body.jitter_s,
         where=where,
     )
-    return await context.schedule_actions.create(schedule_spec, enabled=body.enabled)
+    return await context.schedule_actions.create(
+        schedule_spec, enabled=body.enabled, remedy=None if body.force else _FORCE
+    )
 
 
 @routes.get("/cron/{name}")
@@ -138,7 +145,8 @@ async def edit(context: RequestContext, name: ScheduleName, body: EditScheduleBo
         jitter_s=body.jitter_s,
         max_attempts=body.max_attempts,
     )
-    return await context.schedule_actions.edit(name, change)
+    remedy = None if body.force else _FORCE
+    return await context.schedule_actions.edit(name, change, remedy=remedy)
 
 
 @routes.delete("/cron/{name}", role=Role.ADMIN)

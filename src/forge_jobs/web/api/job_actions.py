@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops.actions import Retention
+from forge_jobs.ops.published_check import check_published
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
@@ -40,7 +41,8 @@ DEMO_QUEUE = "default"
 
 
 class EnqueueBody(Body, frozen=True, kw_only=True):
-    """A job to enqueue. Without ``queue_name`` it goes to the queue of its kind."""
+    """A job to enqueue; what is left out is what its task declares. ``force``: kind and arguments
+    are not checked against what workers have published."""
 
     kind: KindName
     payload: Payload = None
@@ -51,6 +53,7 @@ class EnqueueBody(Body, frozen=True, kw_only=True):
     priority: Priority | None = None
     max_attempts: Attempts | None = None
     tags: Annotated[tuple[KeyText, ...], Meta(max_length=32)] | None = None
+    force: bool = False
 
 
 class EnqueuedJob(Struct, frozen=True, kw_only=True):
@@ -135,6 +138,9 @@ async def enqueue(context: RequestContext, body: EnqueueBody) -> EnqueuedJob:
         "max_attempts": body.max_attempts,
         "tags": body.tags,
     }
+    if not body.force and body.kind not in context.forge.tasks:
+        payload = {} if body.payload is None else body.payload
+        await check_published(context.store, body.kind, payload, remedy='"force": true')
     return await _enqueue(context, body.kind, body.payload, options)
 
 
@@ -220,7 +226,7 @@ async def _enqueue(
     context: RequestContext, kind: str, payload: Payload, options: dict[str, Any]
 ) -> EnqueuedJob:
     options_set = {name: value for name, value in options.items() if value is not None}
-    job = await context.forge.aenqueue(kind, payload, **options_set)
+    job = await context.forge.aenqueue(kind, payload, check=False, **options_set)
     detail = {"kind": kind, "duplicate": job.duplicate}
     await context.job_actions.record_action("enqueue", job.id, detail)
     return EnqueuedJob(id=job.id, duplicate=job.duplicate, status=job.status)

@@ -49,7 +49,7 @@ async def create(context: RequestContext, params: Params) -> Notice:
         max_attempts=_parse_int("max_attempts", attempts) if attempts else None,
         where=f"schedule {name!r}",
     )
-    await context.schedule_actions.create(schedule_spec)
+    await context.schedule_actions.create(schedule_spec, remedy=_remedy(params))
     options: list[str] = (
         [] if schedule_spec.payload == b"{}" else ["--payload", schedule_spec.payload.decode()]
     )
@@ -80,7 +80,9 @@ async def edit(context: RequestContext, params: Params) -> Notice:
         change["payload"] = _encode_payload(text)
     if not change:
         return Notice(f"schedule {name} is as it was")
-    await context.schedule_actions.edit(name, ScheduleChange(**{**_UNSET, **change}))
+    await context.schedule_actions.edit(
+        name, ScheduleChange(**{**_UNSET, **change}), remedy=_remedy(params)
+    )
     return Notice(f"schedule {name} is changed: {', '.join(change)}", _set_command(name, change))
 
 
@@ -130,6 +132,10 @@ def _encode_payload(text: str) -> bytes:
     if not isinstance(value, dict):
         raise BadOption('payload must be an object of arguments by name, such as {"a": 1}')
     return json_payload.encode(cast("dict[str, Any]", value), what="payload")
+
+
+def _remedy(params: Params) -> str | None:
+    return None if params.get("force") else 'tick "unchecked"'
 
 
 def _parse_int(field: str, text: str) -> int:
