@@ -61,8 +61,9 @@ class _NewerProcesses:
                 if record.who in self._is_newer:
                     self._spans[owner] = (at, at + lease_us, lease_us)
             case HeartbeatReceived(at=at, owner=owner, alive=True) if owner in self._spans:
-                since, _, lease_us = self._spans[owner]
-                self._spans[owner] = (since, at + lease_us, lease_us)
+                since, end, lease_us = self._spans[owner]
+                # A late heartbeat revives a process: it was not alive in between.
+                self._spans[owner] = (at if at >= end else since, at + lease_us, lease_us)
             case HeartbeatReceived(owner=owner, alive=False) | Deregistered(owner=owner):
                 self._spans.pop(owner, None)
             case _:

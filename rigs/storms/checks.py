@@ -213,4 +213,6 @@ def _figures(
         "slowest recovery": f"{waits[-1]:.2f} s" if waits else "–",
         "refused, tried again": sum(entry["op"] == "refused" for entry in evidence.entries),
         "effect unknown": sum(entry["op"] == "unknown" for entry in evidence.entries),
+        "forks of producers": sum(entry["op"] == "forked" for entry in evidence.entries),
+        "interrupted calls": sum(entry["op"] == "interrupted" for entry in evidence.entries),
     }

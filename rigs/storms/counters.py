@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from forge_jobs import JobRecord, JobStatus, open_storage
+from forge_jobs import Forge, JobRecord, JobStatus
 from forge_jobs.core.counters import Count, Minute, merge_minutes, sum_totals
 from forge_jobs.core.histogram import histogram, merged
 from forge_jobs.core.instant import MINUTE, SECOND
@@ -26,16 +26,13 @@ def differences(url: str) -> list[str]:
 
 
 async def _differences(url: str) -> list[str]:
-    store = open_storage(url)
-    await store.open()
-    try:
+    async with Forge(url) as forge:
+        store = await forge.aready()
         jobs = await every_job(store)
         found = await compare(store, jobs, "as found")
         while await store.metrics.roll_up(limit=1_000):
             pass
         return [*found, *await compare(store, jobs, "rolled up")]
-    finally:
-        await store.close()
 
 
 async def every_job(store: Store) -> list[JobRecord]:

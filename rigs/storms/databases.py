@@ -5,7 +5,6 @@ It uses its own connection and no code of the library.
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +35,7 @@ class SqliteDatabase:
     """One file."""
 
     jobs = "SELECT id, CAST(payload AS TEXT), status, attempts, owner FROM forge_jobs"
-    processes = "SELECT pid, started_at FROM forge_processes"
+    processes = "SELECT pid FROM forge_processes"
     counted = (
         "SELECT coalesce(sum(d), 0) FROM (SELECT data ->> 'done' AS d FROM forge_minutes UNION ALL"
         " SELECT value ->> 'done' FROM forge_counter_entries, json_each(data))"
@@ -71,7 +70,7 @@ class PostgresDatabase:
         " UNION ALL"
         " SELECT id, convert_from(payload, 'UTF8'), status, attempts, owner FROM forge.history"
     )
-    processes = "SELECT pid, started_at FROM forge.processes WHERE NOT dead"
+    processes = "SELECT pid FROM forge.processes WHERE NOT dead"
     counted = (
         "SELECT coalesce(sum(done), 0)::bigint FROM ("
         " SELECT done FROM forge.minutes UNION ALL"
@@ -120,13 +119,9 @@ def states(database: Database) -> dict[str, int]:
     return {str(status): int(str(count)) for status, count in found}
 
 
-def pids(database: Database, *, before_s: float) -> set[int]:
-    """The pids of workers that were registered at least ``before_s`` ago."""
-    latest = int((time.time() - before_s) * 1_000_000)
-    found = database.query(
-        f"SELECT pid FROM ({database.processes}) AS p WHERE started_at <= {latest}"
-    )
-    return {int(str(pid)) for (pid,) in found}
+def pids(database: Database) -> set[int]:
+    """The pids of all registered workers."""
+    return {int(str(pid)) for (pid,) in database.query(database.processes)}
 
 
 def rows(database: Database) -> list[Row]:

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from forge_jobs import JobRecord, open_storage
+from forge_jobs import Forge, JobRecord
 from rigs.storms.counters import every_job
 from rigs.storms.databases import Database
 from rigs.storms.gateway_checks import ChatKey, GatewayEvidence, StoredUpdate
@@ -242,12 +242,8 @@ class GatewayRig:
         )
 
     async def _jobs(self) -> list[JobRecord]:
-        store = open_storage(self.database.url)
-        await store.open()
-        try:
-            return await every_job(store)
-        finally:
-            await store.close()
+        async with Forge(self.database.url) as forge:
+            return await every_job(await forge.aready())
 
 
 def _stored(job: JobRecord) -> StoredUpdate:

@@ -1,18 +1,23 @@
 """The kill storm: workers and producers are killed at random instants.
 
+Meanwhile their clocks are wrong and step, handlers and producers fork, exceptions of signal
+handlers interrupt calls, and on Postgres tables are analyzed beside an old snapshot.
+
 No acknowledged job is lost, no claim is finished twice, every repeated run follows a kill, and
 interrupted jobs start again within the lease and five seconds.
 """
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from rigs.storms import counters
 from rigs.storms.arguments import StormArguments, print_report
 from rigs.storms.checks import check
-from rigs.storms.databases import open_database
+from rigs.storms.databases import Database, SqliteDatabase, open_database
 from rigs.storms.history import now
-from rigs.storms.rig import Actor, Options, Rig, StormFailed
+from rigs.storms.rig import Actor, Log, Options, Rig, StormFailed
+from rigs.storms.surroundings import Clocks, OldSnapshots
 
 BACKENDS = ("sqlite", "postgres")
 # The share of kills that may hit a process while it starts.
@@ -50,6 +55,9 @@ def storm(backend: str, arguments: StormArguments) -> bool:
             rig = KillRig(options, folder, database, lambda line: print(line, flush=True))
             report = check(rig.run())
             report.findings["counters unlike the rows"] = counters.differences(database.url)
+            report.figures["steps of clocks"] = rig.clocks.steps
+            if rig.snapshots is not None:
+                report.figures["analyzed beside a snapshot"] = rig.snapshots.analyzed
             if not print_report(report):
                 raise StormFailed("a check failed")
     except StormFailed as failure:
@@ -63,6 +71,13 @@ class KillRig(Rig[KillOptions]):
 
     _blacked_out = False
 
+    def __init__(self, options: KillOptions, folder: Path, database: Database, log: Log) -> None:
+        super().__init__(options, folder, database, log)
+        is_file = isinstance(database, SqliteDatabase)
+        actors = (*self.workers, *self.producers)
+        self.clocks = Clocks(folder, actors, self.rng, shared=is_file)
+        self.snapshots = None if is_file else OldSnapshots(database)
+
     def inject_faults(self) -> None:
         limit_s = 60 + 6 * self.options.flow_s
         deadline = now() + limit_s
@@ -70,12 +85,17 @@ class KillRig(Rig[KillOptions]):
         next_kill = now()
         while self.faults < self.options.kills or not self.producers_finished():
             self.supervise()
+            self.clocks.act()
+            if self.snapshots is not None:
+                self.snapshots.act()
             if self.faults < self.options.kills and now() >= next_kill:
                 self._kill_some()
                 next_kill = now() + self.rng.uniform(0, 2 * self.options.every_s)
             if now() > deadline:
                 raise StormFailed("the storm did not finish in time")
             time.sleep(0.01)
+        if self.snapshots is not None:
+            self.snapshots.close()
 
     def _kill_some(self) -> None:
         """Kill one random process; in the middle of the storm, all workers at once.

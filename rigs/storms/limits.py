@@ -235,7 +235,7 @@ class LimitRig:
         )
 
     def _kill_one(self) -> None:
-        up = pids(self._database, before_s=0)
+        up = pids(self._database)
         alive = [worker for worker in self._workers if worker.pid in up] or self._workers
         victim = self._rng.choice(alive)
         self._workers.remove(victim)
@@ -245,7 +245,7 @@ class LimitRig:
 
     async def _wait_until_up(self) -> None:
         end = time.monotonic() + 60
-        while len(pids(self._database, before_s=0)) < self._options.workers:
+        while len(pids(self._database)) < self._options.workers:
             if time.monotonic() > end:
                 raise StormFailed(f"the workers did not start:\n{self._log_tail()}")
             await asyncio.sleep(0.05)

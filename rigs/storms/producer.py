@@ -4,15 +4,20 @@
 acknowledgements (*ok*). After a restart, a call without an acknowledgement is *unknown*: it is
 repeated if it has a dedupe key, otherwise not. The same holds for a call whose error says that its
 effect is unknown. A call that certainly had no effect (*refused*) is repeated.
+
+Some calls are made in a forked child, some are interrupted by an exception of a signal handler, as
+by Ctrl-C or a soft time limit.
 """
 
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from forge_jobs.core.errors import Unavailable, Unknown
@@ -20,16 +25,20 @@ from rigs.storms.history import History, now, read
 from rigs.storms.jobs import forge, heavy, soft, threaded
 
 BATCH = 10
+FORKED_SHARE, FAULTY_SHARE = 0.02, 0.08
 
 
 @dataclass(frozen=True)
 class EnqueueCall:
-    """One enqueue call: several names make a batch; a dedupe key makes it safe to repeat."""
+    """One enqueue call: several names make a batch; a dedupe key makes it safe to repeat.
+    ``interrupt_ms``: an exception is raised in it after that time."""
 
     names: tuple[str, ...]
     task: str
     ms: tuple[float, ...]
     keyed: bool
+    forked: bool = False
+    interrupt_ms: float | None = None
 
 
 def plan(producer: str, jobs: int, seed: int) -> Iterator[EnqueueCall]:
@@ -44,7 +53,11 @@ def plan(producer: str, jobs: int, seed: int) -> Iterator[EnqueueCall]:
         # A few long jobs, so that a kill is more likely to interrupt one.
         longest = 1_000 if rng.random() < 0.03 else 50
         ms = tuple(round(rng.uniform(0, longest), 1) for _ in names)
-        yield EnqueueCall(names, task, ms, keyed=size == 1 and rng.random() < 0.5)
+        keyed, fault = size == 1 and rng.random() < 0.5, rng.random()
+        interrupt_ms = rng.expovariate(0.5) if FORKED_SHARE <= fault < FAULTY_SHARE else None
+        yield EnqueueCall(
+            names, task, ms, keyed, forked=fault < FORKED_SHARE, interrupt_ms=interrupt_ms
+        )
         planned += size
 
 
@@ -62,9 +75,18 @@ def enqueue_with_retries(
 ) -> list[str] | None:
     """Enqueue with retries during outages; None if it is unknown whether the jobs are stored."""
     rng = random.Random(call.names[0])
+    interrupt_ms = call.interrupt_ms
     while True:
         try:
-            return enqueue(call)
+            if interrupt_ms is None:
+                return enqueue(call)
+            with _Interrupt(interrupt_ms):
+                return enqueue(call)
+        except Interrupted:
+            history.write("interrupted", names=call.names)
+            interrupt_ms = None
+            if not call.keyed:
+                return None
         except Unavailable as error:
             history.write("refused", names=call.names, error=str(error))
         except Unknown as error:
@@ -95,10 +117,61 @@ def run(
         if wait_s > 0:
             time.sleep(wait_s)
         history.write("invoke", names=call.names, keyed=call.keyed)
-        ids = enqueue_with_retries(call, history, enqueue)
-        if ids is not None:
-            history.write("ok", names=call.names, ids=ids)
+        if call.forked:
+            _make_in_a_fork(call, history, enqueue)
+        else:
+            _make(call, history, enqueue)
     history.write("finished")
+
+
+def _make(call: EnqueueCall, history: History, enqueue: Callable[[EnqueueCall], list[str]]) -> None:
+    ids = enqueue_with_retries(call, history, enqueue)
+    if ids is not None:
+        history.write("ok", names=call.names, ids=ids)
+
+
+def _make_in_a_fork(
+    call: EnqueueCall, history: History, enqueue: Callable[[EnqueueCall], list[str]]
+) -> None:
+    """The child inherits an open Forge, and goes on by itself if this process is killed."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            _make(call, history, enqueue)
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(pid, 0)
+    history.write("forked", status=status)
+    if status:
+        raise RuntimeError(f"a forked child exited with {status}")
+
+
+class Interrupted(Exception):
+    """Raised by a signal handler wherever the call is."""
+
+
+class _Interrupt:
+    """Raises once inside a ``with`` block, after so many milliseconds."""
+
+    def __init__(self, after_ms: float) -> None:
+        self._armed = False
+        self._after_s = max(after_ms, 0.01) / 1000
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self._raise)
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, self._after_s)
+
+    def __exit__(self, *error: object) -> None:
+        self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if self._armed:
+            self._armed = False
+            raise Interrupted
 
 
 def main(producer: str, jobs: int, seed: int, seconds: float) -> None:

@@ -80,6 +80,7 @@ class Rig(Generic[OptionsT]):
         }
         self.faults = 0
         self._logged_at = 0.0
+        self._first_seen: dict[int, float] = {}
         self._started_at = now()
         self.workers = [
             Actor(f"worker {n}", self._worker_command()) for n in range(options.workers)
@@ -194,8 +195,12 @@ class Rig(Generic[OptionsT]):
         }
 
     def registered(self, *, before_s: float) -> set[int]:
-        """The pids of workers that were registered at least ``before_s`` ago."""
-        return self.worker_pids() & databases.pids(self.database, before_s=before_s)
+        """The pids of workers that were registered at least ``before_s`` ago, by the clock of this
+        process: those of workers may be wrong."""
+        present = self.worker_pids() & databases.pids(self.database)
+        for pid in present:
+            self._first_seen.setdefault(pid, now())
+        return {pid for pid in present if self._first_seen[pid] <= now() - before_s}
 
     def has_enqueued(self, producer: Actor) -> bool:
         """Whether the current producer process has enqueued something."""

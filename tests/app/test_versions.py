@@ -191,3 +191,61 @@ async def test_r9_a_new_kind_is_handed_on_within_seconds(shared_url: str, form: 
                 jobs.append(await new.aenqueue("echo", {"n": n}))
                 await asyncio.sleep(0.01)
             assert await ended(jobs, within_s=10.0) == [JobStatus.DONE] * 100
+
+
+async def test_u4_a_schedule_without_a_new_required_argument_waits_for_an_old_worker(
+    shared_url: str,
+) -> None:
+    async with Forge(shared_url) as old, Forge(shared_url) as new:
+
+        @old.cron("@yearly", name="report")
+        @old.task(kind="report", queue="mail")
+        async def report_old() -> None: ...
+
+        @new.task(kind="report", queue="mail")
+        async def report(month: int) -> None: ...
+
+        async with old.worker(queues=["mail"]):
+            pass
+        async with new.worker(queues=["mail"]):
+            job = await new.schedules.atrigger("report")
+
+            async def is_put_off() -> bool:
+                await job.arefresh()
+                return "missing argument 'month'" in (job.error or "")
+
+            await until(is_put_off)
+            assert job.attempts == 0
+            async with old.worker(queues=["mail"]):
+                assert await ended([job]) == [JobStatus.DONE]
+
+
+async def test_u4_a_successor_has_the_arguments_of_the_version_that_ran(shared_url: str) -> None:
+    async with Forge(shared_url) as old, Forge(shared_url) as new:
+        got: list[str] = []
+
+        @old.task(kind="send", queue="mail")
+        async def send_old(to: str) -> None:
+            got.append(f"{to} -")
+
+        @old.task(kind="begin", queue="mail")
+        async def begin_old(to: str, ctx: Context) -> None:
+            ctx.on_done(send_old, to)
+
+        @new.task(kind="send", queue="mail")
+        async def send(to: str, cc: str = "") -> None:
+            got.append(f"{to} {cc}")
+
+        @new.task(kind="begin", queue="mail")
+        async def begin(to: str, ctx: Context) -> None:
+            ctx.on_done(send, to, cc="x")
+
+        async with old.worker(queues=["mail"]), new.worker(queues=["mail"]):
+            jobs = [await begin.aenqueue(str(n)) for n in range(20)]
+            assert await ended(jobs) == [JobStatus.DONE] * 20
+
+            async def all_sent() -> bool:
+                return len(got) == 20
+
+            await until(all_sent)
+            assert sorted(text.split()[0] for text in got) == sorted(map(str, range(20)))

@@ -13,6 +13,7 @@ from rigs.simulation.all_checkers import check_history
 from rigs.simulation.excerpt import excerpt
 from rigs.simulation.final import FinalState
 from rigs.simulation.history import (
+    NEWER,
     Acknowledged,
     Answered,
     Called,
@@ -369,6 +370,30 @@ def test_a_start_of_a_job_of_another_process() -> None:
     assert "start" in rules(
         [*stolen[:7], HandlerRan(20, "b", 1, J1), HandlerRan(21, "b", 1, J1, "x"), *stolen[7:]]
     )
+
+
+def _refused_and_dead(needs: str, *between: Record) -> set[str]:
+    records: list[Record] = [
+        Fault(0, "b", NEWER),
+        *NODES,
+        *enqueued(),
+        *between,
+        *claimed(at=900, owner=1, epoch=1, attempts=1),
+        Transitioned(950, "a", 1, Event.DIE, R, X, 1, 1, None, 1),
+        Finished(950, "a", 1, 1, 1, X, Verdict.APPLIED, 0),
+    ]
+    payload = msgspec.json.encode({"number": 1, "needs": needs})
+    return rules(records, [row(status=X, payload=payload)])
+
+
+def test_u4_a_refused_job_that_is_dead() -> None:
+    assert _refused_and_dead("name") == {"refused"}
+    assert _refused_and_dead("value") == {"refused"}
+    # Nobody else was alive; or only from its claim on.
+    assert _refused_and_dead("value", Deregistered(800, "b", 2)) == set()
+    assert _refused_and_dead("name", Deregistered(800, "b", 2)) == {"refused"}
+    late = (Deregistered(800, "b", 2), Registered(920, "b", 3, LEASE))
+    assert _refused_and_dead("value", *late) == set()
 
 
 def test_an_uncaught_error() -> None:

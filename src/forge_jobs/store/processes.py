@@ -139,7 +139,7 @@ class ProcessStore(Protocol):
         ...
 
     async def signatures(self, kind: str) -> list[ProcessSignature]:
-        """The living processes that have this kind and are not quiet, by key, with what they
+        """The living processes that have this kind, quiet ones too, by key, with what they
         published at their registration. Read when a process refuses a job."""
         ...
 

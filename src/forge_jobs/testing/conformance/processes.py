@@ -72,6 +72,7 @@ class TestProcesses:
         assert await store.processes.signatures("send.mail:v-1") == [
             ProcessSignature(keys["old"], ("mail", "old"), old),
             ProcessSignature(keys["new"], ("mail", "new"), new),
+            ProcessSignature(keys["quiet"], ("mail", "quiet"), old),
         ]
         assert await store.processes.signatures("nobody") == []
         assert await store.processes.signatures("x\"y'z") == []

@@ -66,7 +66,7 @@ ORDER BY p.host_id, p.id;
 -- What each living process published about one kind; those without it are left out.
 SELECT p.id, p.queues, p.signatures::jsonb ->> $2 AS signature
 FROM forge.processes p
-WHERE NOT p.dead AND NOT p.quiet AND p.signatures::jsonb -> $2 IS NOT NULL
+WHERE NOT p.dead AND p.signatures::jsonb -> $2 IS NOT NULL
     AND p.heartbeat_at + round(p.lease_s * 1000000)::bigint > forge.store_now_v1($1)
 ORDER BY p.id;
 

@@ -91,8 +91,7 @@ class RowwiseProcesses:
             return [
                 ProcessSignature(each.key, each.registration.queues, signature)
                 for each in sorted(self._alive(now), key=lambda process: process.key)
-                if not each.quiet
-                and (signature := each.registration.signatures.get(kind)) is not None
+                if (signature := each.registration.signatures.get(kind)) is not None
             ]
 
     async def control(self, key: int) -> Control:

@@ -27,7 +27,7 @@ FROM forge_processes WHERE dead_at IS NULL ORDER BY host_id;
 -- What each process published about one kind; those without it are left out.
 SELECT p.id, p.host_id, p.queues, s.value
 FROM forge_processes p JOIN json_each(p.signatures) AS s ON s.key = ?1
-WHERE p.dead_at IS NULL AND NOT p.quiet ORDER BY p.id;
+WHERE p.dead_at IS NULL ORDER BY p.id;
 
 -- name: key_of_host
 -- The key of a host id. Index: forge_processes_host.
