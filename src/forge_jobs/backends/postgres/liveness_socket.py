@@ -33,8 +33,8 @@ class LivenessSocket:
     def __init__(self, entropy: Entropy) -> None:
         self.machine: str | None = None
         self._socket: socket.socket | None = None
-        place = _place()
-        if place is None:
+        namespace = _namespace()
+        if namespace is None:
             return
         token = f"{entropy.bits(64):016x}{entropy.bits(64):016x}"
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -43,7 +43,7 @@ class LivenessSocket:
         except OSError:
             made.close()
             return
-        self._socket, self.machine = made, f"{place}{_SEPARATOR}{token}"
+        self._socket, self.machine = made, f"{namespace}{_SEPARATOR}{token}"
         _sockets.add(self)
         weakref.finalize(self, made.close)
 
@@ -55,8 +55,8 @@ class LivenessSocket:
 
 def is_dead(machine: str) -> bool:
     """Whether the process that stored this is certainly dead."""
-    place, _, token = machine.rpartition(_SEPARATOR)
-    if place != _place():
+    namespace, _, token = machine.rpartition(_SEPARATOR)
+    if namespace != _namespace():
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
@@ -68,7 +68,7 @@ def is_dead(machine: str) -> bool:
 
 
 @cache
-def _place() -> str | None:
+def _namespace() -> str | None:
     """The namespace of abstract sockets that this process is in."""
     with contextlib.suppress(OSError):
         boot = _BOOT_ID.read_text(encoding="ascii").strip()

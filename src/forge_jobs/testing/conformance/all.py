@@ -19,6 +19,7 @@ from .jobs_scopes import TestScopes
 from .jobs_successors import TestSuccessors
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
+from .limit_changes import TestLimitChanges
 from .limits import TestCaps, TestLimitKeys, TestLimitNumbers, TestRates
 from .metrics import TestCounters, TestMinutes
 from .metrics_audit import TestAudit
@@ -51,6 +52,7 @@ __all__ = [
     "TestKinds",
     "TestLanes",
     "TestLeadership",
+    "TestLimitChanges",
     "TestLimitKeys",
     "TestLimitNumbers",
     "TestLostReplies",

@@ -1,5 +1,5 @@
 -- set: limit_buckets_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1
 
 -- Limit buckets: which jobs of full limit keys and busy lanes are held, and when they may become pending.
@@ -257,16 +257,20 @@ $$;
 
 -- After a change of a limit: pending jobs of its keys become held and are admitted anew, at most p_limit of them
 -- and those behind the position (p_key, p_id). Returns the position to continue from; NULL when all are done.
+-- First it takes the locks of all buckets: a transaction that admitted jobs by the old number holds one of them until
+-- its commit, and its pending jobs are seen only after that. It waits for no row, so that it can take them first.
 CREATE OR REPLACE FUNCTION forge.reapply_limit_v1(
     p_now bigint, p_limit_name text, p_key text, p_id bigint, p_limit integer,
     OUT last_key text, OUT last_id bigint)
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = '10s' AS $$
 DECLARE
     v_jobs bigint[];
     v_keys text[];
     v_buckets text[];
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('forge-jobs:forge:buckets', 0) + n)
+    FROM generate_series(0, 511) AS n;
     -- "0" follows "/". Index: jobs_limit_key, in its order.
     SELECT array_agg(w.id ORDER BY w.limit_key, w.id),
         array_agg(w.limit_key ORDER BY w.limit_key, w.id)
