@@ -177,7 +177,7 @@ class NotificationListener:
         self._cancel_delayed()
         try:
             lost = asyncio.Event()
-            driver.add_termination_listener(lambda *_: lost.set())
+            driver.add_termination_listener(lambda *_: self._on_lost(lost))
             async with asyncio.timeout(PROBE_S), line.block():
                 await driver.add_listener(server.address.channel, self._on_notification)
             server.line = line
@@ -232,6 +232,12 @@ class NotificationListener:
         finally:
             self._probe = None
         return True
+
+    def _on_lost(self, lost: asyncio.Event) -> None:
+        lost.set()
+        if self._probe is not None and not self._probe.done():
+            # Says nothing about notifications: connect again.
+            self._probe.set_exception(ConnectionResetError("lost while it was tested"))
 
     async def _check_until_lost(self, line: DedicatedConnection, lost: asyncio.Event) -> None:
         """Run a statement every ``CHECK_S``: a vanished peer is noticed only by sending."""
