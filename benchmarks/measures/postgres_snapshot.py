@@ -3,8 +3,8 @@
 Ours alone. 200,000 jobs flow through one worker with 100 slots, once while another session holds a
 snapshot from before, once without, and once where ANALYZE in the middle saw the empty table while
 the snapshot kept its dead rows; all in fresh databases, in turns. What counts is the 99th
-percentile of the time an exchange takes that claimed something, as its caller sees it, and the speed
-after ANALYZE.
+percentile of the time an exchange takes that claimed something, as its caller sees it; after
+ANALYZE the speed.
 """
 
 from __future__ import annotations
