@@ -16,6 +16,7 @@ from forge_jobs.backends.postgres import sql_files
 from forge_jobs.backends.postgres.connection.driver import (
     Driver,
     Transaction,
+    close,
     disown,
     force_close,
 )
@@ -201,7 +202,8 @@ class NotificationListener:
         finally:
             server.line = None
             self._cancel_delayed()
-            await _close(driver)
+            if not driver.is_closed():
+                await close(driver, timeout_s=1.0)
             if self._driver is driver:
                 self._driver = None
 
@@ -292,12 +294,3 @@ class PostgresSubscription:
 async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def _close(driver: Driver) -> None:
-    if driver.is_closed():
-        return
-    try:
-        await driver.close(timeout=1.0)
-    except Exception:
-        driver.terminate()
