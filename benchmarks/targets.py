@@ -72,6 +72,9 @@ POSTGRES_DEPTH = Target(
 POSTGRES_SNAPSHOT = Target(
     "postgres-snapshot", "Postgres: claim p99 under a held snapshot", 2, 2, "×", Sense.MAX_AT
 )
+POSTGRES_ANALYZE = Target(
+    "postgres-analyze", "Postgres: speed after ANALYZE of dead rows, to before", 0.8, 0.95, "×"
+)
 
 PAGES = Target("pages", "the slowest page over 1 M jobs", 100, 50, "ms", Sense.BELOW)
 PAGES_BUSY = Target("pages-busy", "drain with 20 pages open, to none", 0.95, 0.98, "×")
@@ -99,7 +102,7 @@ ALL = (
     POSTGRES_CEILING, POSTGRES_BULK,
     POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
     POSTGRES_SNAPSHOT, POSTGRES_SERVER, POSTGRES_SYNC, POSTGRES_AWAIT, POSTGRES_ENDED,
-    POSTGRES_RECOVERY,
+    POSTGRES_RECOVERY, POSTGRES_ANALYZE,
     PAGES, PAGES_BUSY, PAGES_SIGHT, PAGES_IDLE, POSTGRES_PAGES, POSTGRES_PAGES_BUSY,
     POSTGRES_PAGES_SIGHT, POSTGRES_PAGES_IDLE,
 )  # fmt: skip

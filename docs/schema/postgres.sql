@@ -396,6 +396,7 @@ CREATE UNIQUE INDEX vitals_pkey ON forge.vitals USING btree (at, host_id);
 -- free_keys_at_end_v1(p_jobs bigint[], p_now bigint, p_ran boolean) RETURNS void
 -- free_keys_at_start_v1(p_jobs bigint[]) RETURNS void
 -- histogram_bucket_v1(p_s double precision) RETURNS bytea
+-- hold_over_limits_v1(p_now bigint, p_jobs bigint[]) RETURNS void
 -- limit_bucket_lock_v1(p_bucket text) RETURNS bigint
 -- limit_key_is_full_v1(p_key text) RETURNS boolean
 -- limit_key_max_v1(p_key text) RETURNS integer

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from forge_jobs.backends.postgres import claim_watermark
 from forge_jobs.backends.postgres.claim_watermark import (
     EARLY_RESET_S,
     LONG_SEARCH,
@@ -12,9 +13,12 @@ from forge_jobs.backends.postgres.claim_watermark import (
 )
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import ClaimedJob, NewJob
+from forge_jobs.core.outcome import Dead
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.testing.clock import MovableClock
+from forge_jobs.testing.conformance.worker import Process
 from tests.postgres.schemas import Schemas
 
 WANT = [Want("q", 10)]
@@ -142,3 +146,21 @@ async def test_a_search_from_a_watermark_keeps_the_claim_order(store: PostgresSt
     watermarks._watermarks = {}
     answer = await store.jobs.exchange(Exchange(owner=owner, number=2, want=[Want("q", 9)]))
     assert [job.kind for job in answer.claims] == ["p0at5", "p2at10"]
+
+
+async def test_jobs_that_an_operator_retries_below_a_watermark_are_found_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen as a failure of the conformance suite in a schema with many dead index entries."""
+    monkeypatch.setattr(claim_watermark, "LONG_SEARCH", -1)
+    monkeypatch.setattr(claim_watermark, "LONG_SEARCH_PER_JOB", 0)
+    clock = MovableClock()
+    store = PostgresStore(url, clock)
+    await store.open()
+    worker = await Process.register(store, clock)
+    for n in range(6):
+        await store.jobs.enqueue([NewJob(kind=f"k{n}", queue="q")])
+        await worker.finish(await worker.claim_one(), Dead("x"))
+    await store.jobs.act(BulkAction.RETRY, Selection(filter=Filter()), limit=100)
+    assert [job.kind for job in await worker.claim(free=9)] == [f"k{n}" for n in range(6)]
+    await store.close()

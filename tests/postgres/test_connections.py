@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from forge_jobs.backends.postgres.connection import driver
 from forge_jobs.backends.postgres.connection.driver import Driver
 from forge_jobs.backends.postgres.connection.pool import Pool, _Eviction, _LoopConnections
 from forge_jobs.backends.postgres.connection.server import Link
@@ -337,3 +338,17 @@ async def test_a_transaction_that_takes_too_long_has_no_effect(store: PostgresSt
         with pytest.raises(Unavailable, match="did not answer in time: the call had no effect"):
             await store._server.within(work, limit_s=1.0)
         assert await store.metrics.counts() == []
+
+
+async def test_a_connection_whose_closing_is_cancelled_is_terminated(
+    postgres: PrivateServer,
+) -> None:
+    """It was left open, and the garbage collector warned of it in a later test."""
+    opened = await asyncpg.connect(postgres.url())
+    closing = asyncio.create_task(driver.close(opened))
+    opened.add_termination_listener(lambda _: None)
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert opened.is_closed()

@@ -108,7 +108,7 @@ async def test_g8_a_process_elsewhere_has_its_whole_lease(
 ) -> None:
     worker = await Process.register(store, MovableClock(), lease_s=0.9)
     store.processes._liveness[worker.key].close()
-    monkeypatch.setattr(liveness_socket, "_place", lambda: "elsewhere/net:[1]")
+    monkeypatch.setattr(liveness_socket, "_namespace", lambda: "elsewhere/net:[1]")
     await asyncio.sleep(0.5)
     await store.jobs.reap(crash_note="x", limit=9)
     assert (await worker.heartbeat()).alive

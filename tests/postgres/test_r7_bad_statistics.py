@@ -88,7 +88,7 @@ async def flow(worker: Worker, jobs: Sequence[NewJob]) -> None:
     """Store jobs and bring them all to done."""
     await worker.store.jobs.enqueue(jobs)
     left, finish = len(jobs), list[Finish]()
-    while left or finish:
+    while left > 0 or finish:
         answer = await worker.exchange(finish=finish, want=[Want("q", 1_000)])
         finish = [done(job, result=None) for job in answer.claims]
         left -= len(finish)

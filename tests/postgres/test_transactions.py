@@ -1,5 +1,6 @@
 """``tx=``: jobs exist if and only if the user's own transaction commits, with every driver."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
 
-from .server import PrivateServer
+from .server import PrivateServer, private_server
 
 FULL = NewJob(
     kind="work",
@@ -161,3 +162,22 @@ async def test_another_database_is_refused(store: PostgresStore, postgres: Priva
     engine.dispose()
     with pytest.raises(BadOption, match="cannot be joined"):
         store.enqueue_in("a connection", [PLAIN])
+
+
+def test_r12e_a_transaction_with_jobs_cannot_be_prepared() -> None:
+    """It notifies workers when it commits, and Postgres refuses to prepare such a transaction. The
+    refusal ends it: neither the jobs nor the user's rows are stored."""
+    with private_server(max_prepared_transactions="5") as server:
+        store = PostgresStore(server.url(schema="s"))
+        asyncio.run(store.open())
+        with psycopg.connect(server.url()) as connection:
+            connection.execute("CREATE TABLE orders (id int)")
+            connection.commit()
+            connection.execute("INSERT INTO orders VALUES (1)")
+            store.enqueue_in(connection, [PLAIN])
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="PREPARE"):
+                connection.execute("PREPARE TRANSACTION 'both'")
+            connection.rollback()
+            counted = "SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM s.jobs)"
+            assert connection.execute(counted).fetchone() == (0,)
+        asyncio.run(store.close())

@@ -159,3 +159,27 @@ async def test_a_heartbeat_does_not_wait_for_long_calls(store: PostgresStore) ->
         call.cancel()
     await asyncio.gather(*long, return_exceptions=True)
     await subscription.close()
+
+
+async def test_r12g_a_connection_lost_while_it_is_tested_is_replaced_without_a_warning(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cut connection says nothing about whether notifications arrive."""
+    async with faulty_proxy(url) as (proxy, through):
+        store = PostgresStore(through)
+        await store.open()
+        proxy.deaf = True
+        subscription = await store.subscribe(["q"], lambda: None)
+        async with asyncio.timeout(30):
+            while store._listener._probe is None:
+                await asyncio.sleep(0.01)
+        proxy.deaf = False
+        assert store._listener._driver is not None
+        store._listener._driver.terminate()
+        async with asyncio.timeout(30):
+            while store._listener.state != "listening":
+                assert store._listener.state == "off"
+                await asyncio.sleep(0.01)
+        assert not [record for record in caplog.records if "do not arrive" in record.message]
+        await subscription.close()
+        await store.close()

@@ -4,7 +4,7 @@ A filter is scanned in descending order of keys, at most ``limit`` matching rows
 in one transaction. Rows are locked in the order of their keys before an action reads their state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from forge_jobs.core.errors import BadOption
@@ -16,7 +16,7 @@ from forge_jobs.store.jobs import Retention
 from . import rows, sql_files
 from .connection.driver import Row
 from .connection.server import Link, Server
-from .notify.notifier import EVERYBODY, Notifier
+from .notify.notifier import EVERYBODY
 from .queries import Queries
 
 _DELETED: Final = "deleted while it was running"
@@ -45,11 +45,17 @@ class _Effect:
 
 
 class Actions:
-    """Bulk actions and the purge."""
+    """Bulk actions and the purge. ``notify`` wakes the workers of queues whose first claimable jobs
+    may have changed."""
 
-    def __init__(self, server: Server, notifier: Notifier, queries: Queries) -> None:
+    def __init__(
+        self,
+        server: Server,
+        notify: Callable[[Sequence[str]], Awaitable[None]],
+        queries: Queries,
+    ) -> None:
         self._server = server
-        self._notifier = notifier
+        self._notify = notify
         self._queries = queries
         self._sql = {
             **sql_files.statements("jobs", server.address.schema),
@@ -90,7 +96,7 @@ class Actions:
             return acted, effect
 
         acted, effect = await self._server.within(work, limit_s=_LIMIT_S)
-        await self._notifier.notify([EVERYBODY] if effect.requested else effect.queues)
+        await self._notify([EVERYBODY] if effect.requested else effect.queues)
         return acted
 
     async def _apply(self, link: Link, asked: Asked, effect: _Effect, keys: Sequence[int]) -> None:

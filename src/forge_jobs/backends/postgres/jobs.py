@@ -41,7 +41,7 @@ class PostgresJobs:
         self._enqueuer = enqueuer
         self._queries = queries
         self._exchanger = Exchanger(server, notifier, enqueuer)
-        self._actions = Actions(server, notifier, queries)
+        self._actions = Actions(server, self._notify, queries)
         self._declare_dead = declare_dead
         self._sql = sql_files.statements("jobs", server.address.schema)
 

@@ -33,7 +33,7 @@ class LivenessSocket:
     def __init__(self, entropy: Entropy) -> None:
         self.machine: str | None = None
         self._socket: socket.socket | None = None
-        namespace = _socket_namespace()
+        namespace = _namespace()
         if namespace is None:
             return
         token = f"{entropy.bits(64):016x}{entropy.bits(64):016x}"
@@ -56,7 +56,7 @@ class LivenessSocket:
 def is_dead(machine: str) -> bool:
     """Whether the process that stored this is certainly dead."""
     namespace, _, token = machine.rpartition(_SEPARATOR)
-    if namespace != _socket_namespace():
+    if namespace != _namespace():
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
@@ -68,7 +68,7 @@ def is_dead(machine: str) -> bool:
 
 
 @cache
-def _socket_namespace() -> str | None:
+def _namespace() -> str | None:
     """The namespace of abstract sockets that this process is in."""
     with contextlib.suppress(OSError):
         boot = _BOOT_ID.read_text(encoding="ascii").strip()

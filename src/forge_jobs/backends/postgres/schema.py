@@ -18,7 +18,7 @@ from forge_jobs.store.store import SchemaStatus
 
 from . import function_sets, sql_files
 from .connection import error_mapping
-from .connection.driver import Driver, Row, Transaction
+from .connection.driver import Driver, Row, Transaction, close
 from .connection.server import Server
 
 _MAINTENANCE_DATABASES: Final = ("postgres", "template1")
@@ -285,10 +285,7 @@ async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
             raise
         raise mapped from error
     finally:
-        try:
-            await driver.close(timeout=2.0)
-        except Exception:
-            driver.terminate()
+        await close(driver)
 
 
 @asynccontextmanager

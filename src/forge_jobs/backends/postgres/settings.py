@@ -124,6 +124,8 @@ class PostgresSettings:
             return bool(existed)
 
         existed = await self._server.within(work)
+        if existed and namespace == LIMIT:
+            await self._limits.reapply(name)
         await self._notify(namespace, changed=existed)
         return existed
 

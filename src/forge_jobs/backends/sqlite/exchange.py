@@ -75,6 +75,8 @@ class ExchangeOperation:
         tx.ingest()
         cancel_keys = set(read_keys(cancels)) if cancels != "[]" else set[int]()
         verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
+        if tx.touched_buckets and self._promote_due(tx):
+            dues_changed = True
         tx.admit_held()
         limits = None
         if limited != "[]" or on_track:
@@ -211,6 +213,16 @@ class ExchangeOperation:
             tx.store(started)
 
     # ---------------------------------------------------------------- claims
+
+    def _promote_due(self, tx: Tx) -> bool:
+        """Promote the due jobs of the wanted queues before held ones are admitted: they keep their
+        turn in their lanes. Returns whether there were any."""
+        promoted = 0
+        for want in self._request.want:
+            due = claim.next_due(tx, want.queue)
+            if due is not None and due <= tx.now:
+                promoted += promotion.promote(tx, want.queue, MAX_PROMOTED)
+        return promoted > 0
 
     def _serve(
         self,

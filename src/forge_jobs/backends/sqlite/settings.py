@@ -106,7 +106,12 @@ class SqliteSettings:
                 tx.raise_control_version()
             return existed
 
-        return await self._writer.call(delete, durable=namespace not in TABLES)
+        existed = await self._writer.call(delete, durable=namespace not in TABLES)
+        if existed and namespace == LIMIT:
+            position = await self._writer.call(partial(recheck, name, None))
+            while position is not None:
+                position = await self._writer.call(partial(recheck, name, position))
+        return existed
 
     async def trim(self, namespace: str, *, keep: int) -> int:
         values = (namespace, max(keep, 0))

@@ -21,6 +21,7 @@ from .jobs_successors import TestSuccessors
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_tracebacks import TestProgressAtTheEnd, TestTracebacks
 from .jobs_transitions import TestTransitions
+from .limit_changes import TestLimitChanges
 from .limits import TestCaps, TestLimitKeys, TestLimitNumbers, TestRates
 from .metrics import TestCounters, TestMinutes
 from .metrics_audit import TestAudit
@@ -54,6 +55,7 @@ __all__ = [
     "TestKinds",
     "TestLanes",
     "TestLeadership",
+    "TestLimitChanges",
     "TestLimitKeys",
     "TestLimitNumbers",
     "TestLostReplies",

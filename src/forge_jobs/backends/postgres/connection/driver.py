@@ -19,6 +19,7 @@ from forge_jobs.core.errors import NotWritable
 from . import session
 
 CONNECT_S = 10.0
+CLOSE_S = 2.0
 _CACHED_STATEMENTS = 200
 # Iterations of the event loop that read the end of a connection and then close it.
 _END_ITERATIONS = 3
@@ -113,6 +114,18 @@ async def connect(
         **extra,
     )
     return cast("Driver", made)
+
+
+async def close(driver: Driver, *, timeout_s: float = CLOSE_S) -> None:
+    """Close a connection; one that cannot be closed in time, or by a task that is cancelled
+    meanwhile, is terminated. None is left to the garbage collector."""
+    try:
+        await driver.close(timeout=timeout_s)
+    except Exception:
+        driver.terminate()
+    except BaseException:
+        driver.terminate()
+        raise
 
 
 def has_unread_data(driver: Driver) -> bool:

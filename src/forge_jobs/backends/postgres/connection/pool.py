@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
 from typing import Final
 
-from .driver import Driver, disown, force_close, next_iteration, resolve
+from .driver import Driver, close, disown, force_close, next_iteration, resolve
 
 MAX_POOL_SIZE: Final = 3
 PER_LOOP: Final = 2
@@ -58,7 +58,7 @@ class _Eviction:
 
     async def _run(self) -> None:
         try:
-            await _close(self.driver)
+            await close(self.driver)
         finally:
             self._remove()
             self.done.set_result(None)
@@ -306,7 +306,7 @@ class Pool:
 
     async def _close_connections(self, own: _LoopConnections) -> None:
         for driver in self._remove(own):
-            await _close(driver)
+            await close(driver)
         for eviction in list(own.evictions):
             eviction.start()
             if eviction.task is not None:
@@ -373,13 +373,3 @@ def _terminate_leaked(loops: dict[asyncio.AbstractEventLoop, _LoopConnections]) 
 def _terminate(drivers: list[Driver]) -> None:
     for driver in drivers:
         driver.terminate()
-
-
-async def _close(driver: Driver) -> None:
-    try:
-        await driver.close(timeout=_CLOSE_S)
-    except Exception:
-        driver.terminate()
-    except BaseException:
-        driver.terminate()
-        raise

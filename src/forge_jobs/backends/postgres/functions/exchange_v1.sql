@@ -61,6 +61,7 @@ DECLARE
     v_due bigint;
     v_next bigint;
     v_bound boolean;
+    v_laned boolean;
     v_new boolean;
     v_limited boolean;
     v_capped boolean;
@@ -101,10 +102,10 @@ BEGIN
                 p_done_results[ordinal]
             FROM deleted
             RETURNING id, dedupe_key IS NOT NULL AS keyed,
-                limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound
+                limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound, lane_order IS NOT NULL AS laned
         )
-        SELECT array_agg(id), bool_or(keyed), bool_or(bound) INTO v_done, v_keyed, v_bound
-        FROM kept;
+        SELECT array_agg(id), bool_or(keyed), bool_or(bound), bool_or(laned)
+        INTO v_done, v_keyed, v_bound, v_laned FROM kept;
         IF cardinality(v_done) = cardinality(p_done_keys) THEN
             INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, waited_s, ran_s,
                 waited, ran, ended_at, enqueued)
@@ -165,6 +166,13 @@ BEGIN
 
     IF p_release_keys IS NOT NULL THEN
         v_released := forge.release_claims_v1(v_now, p_owner, p_release_keys, p_release_epochs);
+    END IF;
+
+    -- Jobs that are due by now take their turn in their lanes. Index: jobs_due.
+    IF p_queues IS NOT NULL AND (v_laned OR v_finished IS NOT NULL) THEN
+        PERFORM forge.promote_queue_v1(v_now, w.queue, 1000) FROM unnest(p_queues) AS w(queue)
+        WHERE EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = w.queue
+            AND j.status IN ('scheduled', 'failed') AND j.run_at <= v_now);
     END IF;
 
     -- Jobs that waited for these are admitted and may be claimed below.

@@ -155,6 +155,7 @@ DECLARE
     v_jobs bigint[];
     v_terminal bigint[];
     v_keyed boolean;
+    v_limited boolean;
     v_queues text[];
 BEGIN
     SELECT array_agg(l.id) INTO v_jobs FROM (
@@ -177,7 +178,7 @@ BEGIN
             last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
         FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
         WHERE j.id BETWEEN r.key AND r.key
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key
     ),
     counted AS (
         INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
@@ -185,8 +186,12 @@ BEGIN
         FROM changed GROUP BY queue, kind, status
     )
     SELECT array_agg(id) FILTER (WHERE status = 'cancelled'), bool_or(dedupe_key IS NOT NULL),
-        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
-    INTO v_terminal, v_keyed, v_queues FROM changed;
+        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending'),
+        bool_or(limit_key IS NOT NULL AND status = 'pending')
+    INTO v_terminal, v_keyed, v_queues, v_limited FROM changed;
+    IF v_limited THEN
+        PERFORM forge.hold_over_limits_v1(p_now, v_jobs);
+    END IF;
     IF v_terminal IS NOT NULL THEN
         DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
         PERFORM forge.archive_v1(v_terminal);

@@ -1,5 +1,5 @@
 -- set: limit_buckets_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1
 
 -- Limit buckets: which jobs of full limit keys and busy lanes are held, and when they may become pending.
@@ -194,6 +194,46 @@ BEGIN
 END
 $$;
 
+-- Holds released or reaped jobs whose limit key was lowered below what ran: the least urgent and newest first. They
+-- are pending and their rows are locked. Index: the primary key, jobs_limit_key.
+CREATE OR REPLACE FUNCTION forge.hold_over_limits_v1(p_now bigint, p_jobs bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = '10s' AS $$
+DECLARE
+    v_keys text[];
+    v_key text;
+    v_max integer;
+    v_over integer;
+BEGIN
+    SELECT array_agg(DISTINCT j.limit_key) INTO v_keys FROM forge.jobs j
+    WHERE j.id = ANY (p_jobs) AND (j.status = 'pending' AND j.limit_key IS NOT NULL) IS TRUE;
+    IF v_keys IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM pg_advisory_xact_lock(o.lock) FROM (
+        SELECT DISTINCT forge.limit_bucket_lock_v1(k) AS lock FROM unnest(v_keys) AS k ORDER BY 1) AS o;
+    FOREACH v_key IN ARRAY v_keys LOOP
+        v_max := forge.limit_key_max_v1(v_key);
+        CONTINUE WHEN v_max IS NULL;
+        SELECT count(*) - v_max INTO v_over FROM forge.jobs j
+        WHERE j.limit_key = v_key AND j.limit_key IS NOT NULL AND j.status IN ('pending', 'running');
+        CONTINUE WHEN v_over <= 0;
+        WITH held AS (
+            UPDATE forge.jobs SET status = 'held', limit_bucket = limit_key WHERE id = ANY (ARRAY(
+                SELECT j.id FROM forge.jobs j
+                WHERE j.id = ANY (p_jobs) AND (j.status = 'pending' AND j.limit_key = v_key) IS TRUE
+                ORDER BY j.priority DESC, j.id DESC
+                LIMIT v_over))
+            RETURNING queue, kind
+        )
+        INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
+        SELECT p_now - p_now % 60000000, queue, kind, 'pending', 'held', count(*)
+        FROM held GROUP BY queue, kind;
+    END LOOP;
+END
+$$;
+
 -- For transactions that cannot wait for the locks: marks the first waiting job of each bucket as unchecked.
 CREATE OR REPLACE FUNCTION forge.mark_buckets_unchecked_v1(p_buckets text[]) RETURNS void
 LANGUAGE sql VOLATILE AS $$
@@ -257,16 +297,20 @@ $$;
 
 -- After a change of a limit: pending jobs of its keys become held and are admitted anew, at most p_limit of them
 -- and those behind the position (p_key, p_id). Returns the position to continue from; NULL when all are done.
+-- First it takes the locks of all buckets: a transaction that admitted jobs by the old number holds one of them until
+-- its commit, and its pending jobs are seen only after that. It waits for no row, so that it can take them first.
 CREATE OR REPLACE FUNCTION forge.reapply_limit_v1(
     p_now bigint, p_limit_name text, p_key text, p_id bigint, p_limit integer,
     OUT last_key text, OUT last_id bigint)
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = '10s' AS $$
 DECLARE
     v_jobs bigint[];
     v_keys text[];
     v_buckets text[];
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('forge-jobs:forge:buckets', 0) + n)
+    FROM generate_series(0, 511) AS n;
     -- "0" follows "/". Index: jobs_limit_key, in its order.
     SELECT array_agg(w.id ORDER BY w.limit_key, w.id),
         array_agg(w.limit_key ORDER BY w.limit_key, w.id)

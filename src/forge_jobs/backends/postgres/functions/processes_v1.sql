@@ -17,6 +17,7 @@ DECLARE
     v_jobs bigint[];
     v_terminal bigint[];
     v_keyed boolean;
+    v_limited boolean;
 BEGIN
     UPDATE forge.processes SET dead = true
     WHERE NOT processes.dead AND heartbeat_at + round(lease_s * 1000000)::bigint <= p_now;
@@ -60,7 +61,7 @@ BEGIN
             WHERE r.id = ANY (v_jobs)
         ) AS t
         WHERE j.id BETWEEN t.id AND t.id
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, t.started, j.on_dead
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key, t.started, j.on_dead
     ),
     counted AS (
         INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried)
@@ -72,8 +73,12 @@ BEGIN
         count(*) FILTER (WHERE status = 'cancelled'),
         array_agg(id) FILTER (WHERE status <> 'pending'), bool_or(dedupe_key IS NOT NULL),
         array_agg(id) FILTER (WHERE status = 'dead' AND on_dead IS NOT NULL),
-        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
-    INTO pending, dead, cancelled, v_terminal, v_keyed, died, queues FROM changed;
+        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending'),
+        bool_or(limit_key IS NOT NULL AND status = 'pending')
+    INTO pending, dead, cancelled, v_terminal, v_keyed, died, queues, v_limited FROM changed;
+    IF v_limited THEN
+        PERFORM forge.hold_over_limits_v1(p_now, v_jobs);
+    END IF;
     IF v_terminal IS NOT NULL THEN
         DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
         PERFORM forge.archive_v1(v_terminal);

@@ -16,6 +16,7 @@ from forge_jobs.backends.postgres import sql_files
 from forge_jobs.backends.postgres.connection.driver import (
     Driver,
     Transaction,
+    close,
     disown,
     force_close,
 )
@@ -177,7 +178,7 @@ class NotificationListener:
         self._cancel_delayed()
         try:
             lost = asyncio.Event()
-            driver.add_termination_listener(lambda *_: lost.set())
+            driver.add_termination_listener(lambda *_: self._on_lost(lost))
             async with asyncio.timeout(PROBE_S), line.block():
                 await driver.add_listener(server.address.channel, self._on_notification)
             server.line = line
@@ -201,7 +202,8 @@ class NotificationListener:
         finally:
             server.line = None
             self._cancel_delayed()
-            await _close(driver)
+            if not driver.is_closed():
+                await close(driver, timeout_s=1.0)
             if self._driver is driver:
                 self._driver = None
 
@@ -232,6 +234,12 @@ class NotificationListener:
         finally:
             self._probe = None
         return True
+
+    def _on_lost(self, lost: asyncio.Event) -> None:
+        lost.set()
+        if self._probe is not None and not self._probe.done():
+            # Says nothing about notifications: connect again.
+            self._probe.set_exception(ConnectionResetError("lost while it was tested"))
 
     async def _check_until_lost(self, line: DedicatedConnection, lost: asyncio.Event) -> None:
         """Run a statement every ``CHECK_S``: a vanished peer is noticed only by sending."""
@@ -286,12 +294,3 @@ class PostgresSubscription:
 async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def _close(driver: Driver) -> None:
-    if driver.is_closed():
-        return
-    try:
-        await driver.close(timeout=1.0)
-    except Exception:
-        driver.terminate()

@@ -89,9 +89,9 @@ ORDER BY h.finished_at LIMIT $5 FOR UPDATE SKIP LOCKED;
 
 -- name: delete_lapsed_keys
 -- Deletes dedupe keys whose time after the finish is over. Index: dedupe_keys_until.
-DELETE FROM forge.dedupe_keys d WHERE (d.kind, d.key) IN (
-    SELECT k.kind, k.key FROM forge.dedupe_keys k WHERE k.until <= $1
-    ORDER BY k.until LIMIT $2 FOR UPDATE SKIP LOCKED);
+DELETE FROM forge.dedupe_keys d WHERE d.ctid = ANY (ARRAY(
+    SELECT k.ctid FROM forge.dedupe_keys k WHERE k.until <= $1
+    ORDER BY k.until LIMIT $2 FOR UPDATE SKIP LOCKED));
 
 -- name: delete_stale_requests
 -- Deletes cancel requests of jobs that do not run any more. The transitions do that themselves; this repairs what an

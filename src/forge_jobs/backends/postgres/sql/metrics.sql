@@ -150,10 +150,11 @@ UPDATE forge.vitals SET sample = $3 WHERE at = $1 AND host_id = $2;
 SELECT sample FROM forge.vitals WHERE at >= $1 AND at < $2 ORDER BY at, host_id;
 
 -- name: purge_vitals
--- Deletes old samples. Index: the primary key.
-DELETE FROM forge.vitals WHERE (at, host_id) IN (
-    SELECT at, host_id FROM forge.vitals WHERE at >= 0 AND at < $1
-    ORDER BY at, host_id LIMIT $2 FOR UPDATE SKIP LOCKED)
+-- Deletes old samples. Index: the primary key. ARRAY runs its query once; as the inner side of a join it would run once
+-- per row, skip what it deleted before, and delete more than $2. Locked rows keep their ctid.
+DELETE FROM forge.vitals WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.vitals WHERE at >= 0 AND at < $1
+    ORDER BY at, host_id LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING 1;
 
 -- name: stamp
@@ -171,13 +172,13 @@ SELECT id, entry FROM forge.audit WHERE id < $1 ORDER BY id DESC LIMIT $2;
 
 -- name: purge_audit
 -- Deletes old entries. Index: audit_by_age.
-DELETE FROM forge.audit WHERE id IN (
-    SELECT id FROM forge.audit WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)
+DELETE FROM forge.audit WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.audit WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING 1;
 
 -- name: purge_minutes
 -- Deletes old minutes. Index: the primary key.
-DELETE FROM forge.minutes WHERE (at, queue, kind) IN (
-    SELECT at, queue, kind FROM forge.minutes WHERE at < $1
-    ORDER BY at, queue, kind LIMIT $2 FOR UPDATE SKIP LOCKED)
+DELETE FROM forge.minutes WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.minutes WHERE at < $1
+    ORDER BY at, queue, kind LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING 1;

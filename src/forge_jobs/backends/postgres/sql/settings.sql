@@ -55,7 +55,7 @@ RETURNING 1;
 
 -- name: purge
 -- Deletes some that have expired; the time is read once, so that the index can be used. Index: settings_expiry.
-DELETE FROM forge.settings WHERE (namespace, name) IN (
-    SELECT namespace, name FROM forge.settings
-    WHERE until <= (SELECT forge.store_now_v1($1)) ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED)
+DELETE FROM forge.settings WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.settings
+    WHERE until <= (SELECT forge.store_now_v1($1)) ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING 1;

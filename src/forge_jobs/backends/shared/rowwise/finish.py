@@ -9,7 +9,7 @@ from forge_jobs.core.decide import Finish, final_status, reaped
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import Claim
-from forge_jobs.core.limits import scope_gate
+from forge_jobs.core.limits import UNBOUNDED, scope_gate
 from forge_jobs.core.status import Attempts, Event, JobStatus, targets
 from forge_jobs.core.throttle import SCOPE_CURVE, succeeded, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Note, Verdict
@@ -96,6 +96,7 @@ def release(tx: JobTransaction[R], row: R) -> None:
         transitions.transition(tx, row, Event.RELEASE, JobStatus.CANCELLED)
     else:
         transitions.transition(tx, row, Event.RELEASE, JobStatus.PENDING, Attempts.GIVEN_BACK)
+        _hold_over_limit(tx, row)
 
 
 def reap(tx: JobTransaction[R], row: R, crash_note: str) -> JobStatus:
@@ -115,7 +116,21 @@ def reap(tx: JobTransaction[R], row: R, crash_note: str) -> JobStatus:
     row.set_details(details)
     kept = Attempts.KEPT if left == row.attempts else Attempts.GIVEN_BACK
     transitions.transition(tx, row, Event.REAP, target, kept)
+    if target is JobStatus.PENDING:
+        _hold_over_limit(tx, row)
     return target
+
+
+def _hold_over_limit(tx: JobTransaction[R], row: R) -> None:
+    """Hold a pending job whose limit key was lowered below what ran. It is admitted again at once
+    if the other jobs of this transaction left room."""
+    key = row.limit_key
+    if key is None:
+        return
+    slots = tx.max_per_key(key)
+    if slots < UNBOUNDED and tx.slots_in_use(key, slots + 1) > slots:
+        transitions.hold(tx, row, key)
+        tx.touched_buckets[key] = None
 
 
 def claimed_row(rows: Mapping[int, R], owner: int, claim: Claim) -> R | None:

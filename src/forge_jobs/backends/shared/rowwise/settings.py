@@ -75,6 +75,8 @@ class RowwiseSettings:
                 self._tables.settings.pop((namespace, name), None)
             if existed and namespace in STEERING:
                 tx.raise_control_version()
+            if existed and namespace == LIMIT:
+                reapply(tx, name)
             return existed
 
     async def trim(self, namespace: str, *, keep: int) -> int:
