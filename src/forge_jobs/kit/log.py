@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 from . import redact
+from .log_stream import log_stream
 
 ROOT = "forge_jobs"
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -34,7 +35,7 @@ def configure(
     number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
-    handler = _ForgeLogHandler(stream or sys.stderr)
+    handler = _ForgeLogHandler(log_stream(sys.stderr) if stream is None else stream)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     logger = logging.getLogger(ROOT)
     for previous in [one for one in logger.handlers if isinstance(one, _ForgeLogHandler)]:
