@@ -137,6 +137,23 @@ def test_u7_a_sqlalchemy_connection(orders: Orders, engine: sqlalchemy.Engine) -
     assert orders.jobs() == 2
 
 
+def test_u7_a_connection_in_autocommit_mode_is_refused(
+    orders: Orders, engine: sqlalchemy.Engine
+) -> None:
+    with (
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        pytest.raises(BadOption, match="autocommit mode"),
+    ):
+        orders.receipt.using(tx=connection).enqueue(order="bread")
+    assert orders.jobs() == 0
+
+
+def test_u7_a_session_closed_without_a_commit(orders: Orders, engine: sqlalchemy.Engine) -> None:
+    with Session(engine) as session:
+        orders.place(session, "bread")
+    assert orders.jobs() == 0
+
+
 def test_u7_scoped_sessions_and_subclasses(orders: Orders, engine: sqlalchemy.Engine) -> None:
     class OwnSession(Session):
         pass

@@ -70,6 +70,10 @@ def _fork() -> None:
     os.waitpid(pid, 0)
 
 
+def _import_driver(found: list[object]) -> None:
+    found.append(driver._driver_module())
+
+
 @pytest.mark.processes
 def test_r12f_a_signal_in_the_middle_of_a_fork_leaves_the_import_possible(
     monkeypatch: pytest.MonkeyPatch,
@@ -80,9 +84,7 @@ def test_r12f_a_signal_in_the_middle_of_a_fork_leaves_the_import_possible(
     for point in range(raised_at(_NEVER, _fork).counted):
         raised += raised_at(point, _fork).raised
         found: list[object] = []
-        thread = threading.Thread(
-            target=lambda found=found: found.append(driver._driver_module()), daemon=True
-        )
+        thread = threading.Thread(target=_import_driver, args=(found,), daemon=True)
         thread.start()
         thread.join(10)
         assert found, f"the import hangs after an interrupt at point {point}"

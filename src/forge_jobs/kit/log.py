@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, TextIO
 
 from . import redact
+from .log_stream import log_stream
 
 ROOT = "forge_jobs"
 JOB_FIELDS = ("job_id", "kind", "queue", "attempt")
@@ -48,7 +49,7 @@ def configure(
     if format not in ("text", "json"):
         raise ValueError(f"log format {format!r} is unknown: use text or json")
     number = level_number(level)
-    handler = _ForgeLogHandler(stream or sys.stderr)
+    handler = _ForgeLogHandler(log_stream(sys.stderr) if stream is None else stream)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     handler.addFilter(JobLogFilter())
     root = logging.getLogger()

@@ -131,6 +131,10 @@ class UserTransactions:
         )
 
     def _join_sqlalchemy(self, connection: Any) -> JoinedTransaction:
+        if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+            raise user_connections.refused(
+                connection, "it is in autocommit mode, where no commit would ever store the job"
+            )
         joined = self._joined.get(connection)
         if joined is None:
             joined = self._joined[connection] = JoinedTransaction(self._storage)

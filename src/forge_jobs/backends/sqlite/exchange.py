@@ -4,7 +4,7 @@ A typical exchange is eight statements whatever its size. Their number is what c
 releases the interpreter lock and may wait for a busy event loop to get it back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,7 +29,12 @@ from .short_finish import SQL
 _SNAPSHOT: Final = SQL["snapshot"]
 _CANCELS: Final = SQL["cancels"]
 _MARK_STARTED: Final = SQL["mark_started"]
+_DUES: Final = SQL["dues"]
+_OCCUPIED: Final = SQL["occupied_queues"]
 MAX_PROMOTED: Final = 1_000
+# From this many wanted queues on, one statement finds those that have jobs: a claim in an empty
+# queue costs 20 µs.
+_MANY_QUEUES: Final = 16
 _names_of = msgspec.json.Decoder(list[str]).decode
 _gates_of = msgspec.json.Decoder(list[tuple[str, int | None, int]]).decode
 _limits_of = msgspec.json.Decoder(list[StoredLimit]).decode
@@ -235,10 +240,17 @@ class ExchangeOperation:
         limits: limited_claim.LimitedClaim | None,
     ) -> Instant | None:
         request, next_starts = self._request, list[Instant]()
+        occupied: Collection[str] | None = None
+        if len(request.want) > _MANY_QUEUES:
+            occupied = frozenset(_names_of(tx.row(_OCCUPIED, (self._queues,))[0]))
+            if dues_changed:
+                dues, dues_changed = _dues_of(tx.row(_DUES, (self._queues,))[0]), False
         for want, due in zip(request.want, dues, strict=True):
             if dues_changed:
                 due = claim.next_due(tx, want.queue)
             if due is not None and due <= tx.now:
+                # It may admit jobs of other queues as well.
+                occupied = None
                 promotion.promote(tx, want.queue, MAX_PROMOTED)
                 tx.admit_held()
                 if limits is None:
@@ -252,7 +264,9 @@ class ExchangeOperation:
                 next_starts.extend(_gate_opening(tx, want, due, gate.until))
                 continue
             asked = max(want.free, 0) + max(want.prefetch, 0)
-            if limits is None:
+            if occupied is not None and want.queue not in occupied:
+                got = 0
+            elif limits is None:
                 got = claim.claim(tx, request.owner, request.number, want, claimed)
             else:
                 got = limits.serve(request.owner, request.number, want, claimed)

@@ -29,6 +29,8 @@ _POLL_S: Final = 0.1
 # After a notification that precedes a user's commit: poll this long, at this interval.
 _EAGER_S: Final = 2.0
 _EAGER_POLL_S: Final = 0.002
+# The pause after a poll, as a multiple of the time that it took.
+_PAUSE_PER_POLL: Final = 40
 
 
 class SqliteSubscription:
@@ -118,8 +120,17 @@ class SqliteSubscription:
     def _poll(self) -> None:
         if self._is_closed:
             return
-        eager = self._notifications.clock.mono() < self._eager_until
-        self._timer = self.loop.call_later(_EAGER_POLL_S if eager else _POLL_S, self._poll)
+        began = self._notifications.clock.mono()
+        try:
+            self._poll_once()
+        finally:
+            now = self._notifications.clock.mono()
+            interval_s = _EAGER_POLL_S if now < self._eager_until else _POLL_S
+            # With 1,000 queues a poll takes 5 ms, and others may commit all the time.
+            interval_s = max(interval_s, _PAUSE_PER_POLL * (now - began))
+            self._timer = self.loop.call_later(interval_s, self._poll)
+
+    def _poll_once(self) -> None:
         use = FORK_GUARD.use(self.database.path)
         if not FORK_GUARD.try_enter(use):
             # A thread forks: the event loop must not wait for it.

@@ -245,6 +245,27 @@ class ExchangeLoop:
             if want is not None:
                 wants.append(want)
                 max_jobs -= want.free + want.prefetch
+        if max_jobs <= 0 and self.claims_left is None:
+            return self._spread_wants(now)
+        return wants
+
+    def _spread_wants(self, now: float) -> list[Want]:
+        """Wants of more queues than fit into one exchange: a few jobs of each, first of those that
+        are expected to have some. Else 1,000 queues of 10 slots would need 900 exchanges to see
+        that all are empty, after every notification."""
+        queues = self._local_queues.rotated(self._exchange_number * _MAX_CLAIMS)
+        expecting = [queue for queue in queues if queue.expects_jobs and queue.has_room]
+        others = [queue for queue in queues if not queue.expects_jobs or not queue.has_room]
+        left, wants = _MAX_CLAIMS, list[Want]()
+        for group in (expecting, others):
+            share = max(left // len(group), 1) if group else 0
+            for queue in group:
+                want = queue.want(
+                    now, prefetch_s=self._settings.prefetch_s, max_jobs=min(share, left)
+                )
+                if want is not None:
+                    wants.append(want)
+                    left -= want.free + want.prefetch
         return wants
 
     def _apply(self, batch: Batch, wants: list[Want], reply: Exchanged, *, notified: bool) -> None:

@@ -24,6 +24,21 @@ SELECT
                           WHERE j.claim_track IS NOT NULL AND j.queue = w.value))
 FROM forge_meta;
 
+-- name: occupied_queues
+-- Which of these queues have a job that may be claimed: for an exchange that wants many queues, most
+-- of them empty. Index: forge_jobs_claim and forge_jobs_track, one entry per queue.
+SELECT json_group_array(w.value) FROM json_each(?1) AS w
+WHERE EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_claim
+              WHERE j.claimable IS NOT NULL AND j.queue = w.value)
+   OR EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_track
+              WHERE j.claim_track IS NOT NULL AND j.queue = w.value);
+
+-- name: dues
+-- Per queue the earliest time of a scheduled or failed job. Index: forge_jobs_due, one entry each.
+SELECT json_group_array((SELECT min(j.due_at) FROM forge_jobs AS j
+                         WHERE j.queue = w.value AND j.due_at IS NOT NULL))
+FROM json_each(?1) AS w;
+
 -- name: cancels
 -- The cancel requests that are left after the finishes of an exchange. Index: primary key.
 SELECT json_group_array(job) FROM forge_cancels WHERE owner = ?1;
