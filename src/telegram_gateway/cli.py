@@ -14,10 +14,12 @@ from forge_jobs import SECRET_ENTROPY
 from .bot_api import ApiError
 from .cli_quarantine import quarantine
 from .cli_session import BotOption, fail, for_each_bot, load_config, make_gateway, run, select_bots
-from .config import Bot
+from .config import Bot, Mode
 from .gateway import Gateway
 from .masking import configure_logging
+from .service_check import check_services
 from .storage import gateway_store_at
+from .webhook import PREFIX
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 webhooks = typer.Typer(no_args_is_help=True, help="Set, delete or show the webhooks of bots.")
@@ -51,16 +53,36 @@ def poll() -> None:
 
 @app.command()
 def check() -> None:
-    """Check the configuration and print what would run, without secrets."""
-    settings, bots, warnings = load_config()
-    for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    database = "none: inline handlers only" if settings.database_url is None else "set"
+    """Check configuration, database and services, and print what would run, without secrets.
+
+    \b
+    Example:
+      telegram-gateway check
+    """
+    gateway = make_gateway()
+    settings = gateway.settings
+    run(_check_reachable(gateway))
+    database = "none: inline handlers only" if settings.database_url is None else "usable"
     typer.echo(f"listen    {settings.host}:{settings.port}\ndatabase  {database}")
-    for bot in bots:
+    for bot in gateway.bots:
         path = f"queue, {bot.ordering}" if bot.in_queue else "inline"
         access = "session required" if bot.require_auth else "open"
         typer.echo(f"bot       {bot.slug}: {bot.handler}, {path}, {access}, {bot.mode}")
+        if bot.mode is Mode.WEBHOOK:
+            typer.echo(f"          {settings.public_url or 'PUBLIC_URL'}{PREFIX}{bot.slug}")
+
+
+async def _check_reachable(gateway: Gateway) -> None:
+    """Exit with 1 if the database cannot be used; print a warning for each service."""
+    try:
+        await gateway.storage.probe()
+    except Exception as error:
+        reason = gateway.mask(str(error) or type(error).__name__)
+        fail(f"DATABASE_URL: the database cannot be used: {reason}")
+    finally:
+        await gateway.close()
+    for warning in await check_services(gateway.bots):
+        typer.echo(f"warning: {warning}", err=True)
 
 
 @secrets.command("new")
@@ -83,7 +105,7 @@ def webhook_set(
         fail("PUBLIC_URL is not set: export the address that Telegram reaches, https://…")
 
     async def one(found: Bot) -> None:
-        url = f"{base}/bot/{found.slug}"
+        url = f"{base}{PREFIX}{found.slug}"
         typer.echo(f"{found.slug}: {url} {', '.join(found.allowed_updates)}")
         if dry_run:
             return
