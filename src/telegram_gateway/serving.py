@@ -26,15 +26,15 @@ class _GatewayServer(uvicorn.Server):
     """Does not handle signals: the gateway fails readiness first, and drains workers after the
     HTTP server."""
 
-    def __init__(self, config: uvicorn.Config, bots: int) -> None:
-        super().__init__(config)
-        self._bots = bots
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(server_config(gateway))
+        self._slugs = ", ".join(bot.slug for bot in gateway.bots)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or ():
             host, port = one.getsockname()[:2]
-            _LOG.info("listening on %s:%d for %d bots", host, port, self._bots)
+            _LOG.info("listening on %s:%d for the bots %s", host, port, self._slugs)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -59,7 +59,7 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
 
 async def serve(gateway: Gateway) -> None:
     """Serve webhooks until SIGTERM or SIGINT; a second signal kills the process."""
-    server = _GatewayServer(server_config(gateway), len(gateway.bots))
+    server = _GatewayServer(gateway)
 
     def stop() -> None:
         server.should_exit = True
@@ -126,6 +126,7 @@ def _on_signals(gateway: Gateway, stop: Callable[[], None]) -> None:
             # A second signal: exit without cleanup. The lease expires by itself.
             signal.raise_signal(signal.SIGKILL)
         gateway.webhook.draining = True
+        _LOG.info("stopping, within %g s (SHUTDOWN_GRACE)", gateway.settings.grace_s)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):

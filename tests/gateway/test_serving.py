@@ -56,7 +56,7 @@ def serving(
 
 async def port_in(log: Path) -> int:
     """The port that the log names."""
-    pattern = re.compile(r"listening on 127\.0\.0\.1:(\d+) for 1 bots")
+    pattern = re.compile(r"listening on 127\.0\.0\.1:(\d+) for the bots ")
     await until(lambda: pattern.search(log.read_text(encoding="utf-8")) is not None)
     found = pattern.search(log.read_text(encoding="utf-8"))
     assert found is not None
