@@ -90,13 +90,7 @@ async def _serve(environment: dict[str, str], receiver: socket.socket) -> None:
     settings, bots, _ = load(environment)
     gateway = Gateway(settings, bots)
     configure_logging(None, gateway.mask, level=settings.log_level, as_json=False)
-    server: Any = serving._GatewayServer
-    original = server.serve
-
-    async def serve_here(self: Any) -> None:
-        await original(self, sockets=[receiver])
-
-    server.serve = serve_here
+    serving._bind = lambda settings: [receiver]
     # Standard input is closed when the rig has ended; then this process must end, too.
     asyncio.get_running_loop().add_reader(0, os.kill, os.getpid(), signal.SIGKILL)
     await serving.serve(gateway)

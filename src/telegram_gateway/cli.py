@@ -14,10 +14,12 @@ from forge_jobs import SECRET_ENTROPY
 from .bot_api import ApiError
 from .cli_quarantine import quarantine
 from .cli_session import BotOption, fail, for_each_bot, load_config, make_gateway, run, select_bots
-from .config import Bot
+from .config import Bot, Mode
 from .gateway import Gateway
 from .masking import configure_logging
+from .service_check import check_services
 from .storage import gateway_store_at
+from .webhook import PREFIX
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 webhooks = typer.Typer(no_args_is_help=True, help="Set, delete or show the webhooks of bots.")
@@ -31,7 +33,12 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 @app.command()
 def serve() -> None:
-    """Receive webhooks, run handlers, send replies."""
+    """Receive webhooks, run handlers, send replies.
+
+    \b
+    Example:
+      LOG_FORMAT=json telegram-gateway serve
+    """
     from .serving import serve as run_server
 
     gateway = make_gateway()
@@ -41,7 +48,12 @@ def serve() -> None:
 
 @app.command()
 def poll() -> None:
-    """Fetch updates of all bots with getUpdates instead of webhooks, for machines behind NAT."""
+    """Fetch updates of all bots with getUpdates instead of webhooks, for machines behind NAT.
+
+    \b
+    Example:
+      telegram-gateway poll
+    """
     from .serving import run_polling
 
     gateway = make_gateway()
@@ -51,21 +63,46 @@ def poll() -> None:
 
 @app.command()
 def check() -> None:
-    """Check the configuration and print what would run, without secrets."""
-    settings, bots, warnings = load_config()
-    for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    database = "none: inline handlers only" if settings.database_url is None else "set"
+    """Check configuration, database and services, and print what would run, without secrets.
+
+    \b
+    Example:
+      telegram-gateway check
+    """
+    gateway = make_gateway()
+    settings = gateway.settings
+    run(_check_reachable(gateway))
+    database = "none: inline handlers only" if settings.database_url is None else "usable"
     typer.echo(f"listen    {settings.host}:{settings.port}\ndatabase  {database}")
-    for bot in bots:
+    for bot in gateway.bots:
         path = f"queue, {bot.ordering}" if bot.in_queue else "inline"
         access = "session required" if bot.require_auth else "open"
         typer.echo(f"bot       {bot.slug}: {bot.handler}, {path}, {access}, {bot.mode}")
+        if bot.mode is Mode.WEBHOOK:
+            typer.echo(f"webhook   {settings.public_url or '(PUBLIC_URL)'}{PREFIX}{bot.slug}")
+
+
+async def _check_reachable(gateway: Gateway) -> None:
+    """Exit with 1 if the database cannot be used; print a warning for each service."""
+    try:
+        await gateway.storage.probe()
+    except Exception as error:
+        reason = gateway.mask(str(error) or type(error).__name__)
+        fail(f"DATABASE_URL: the database cannot be used: {reason}")
+    finally:
+        await gateway.close()
+    for warning in await check_services(gateway.bots):
+        typer.echo(f"warning: {warning}", err=True)
 
 
 @secrets.command("new")
 def secret_new() -> None:
-    """Print a new webhook secret."""
+    """Print a new webhook secret.
+
+    \b
+    Example:
+      export BOT_SHOP_SECRET=$(telegram-gateway secret new)
+    """
     typer.echo("".join(_ALPHABET[SECRET_ENTROPY.bits(6)] for _ in range(43)))
 
 
@@ -76,14 +113,19 @@ def webhook_set(
         bool, typer.Option("--dry-run", help="Only print what would be set.")
     ] = False,
 ) -> None:
-    """Set each webhook to PUBLIC_URL with its secret, update kinds and connections, and verify."""
+    """Set each webhook to PUBLIC_URL with its secret, update kinds and connections, and verify.
+
+    \b
+    Example:
+      PUBLIC_URL=https://tg.example.org telegram-gateway webhook set --bot shop
+    """
     gateway = make_gateway()
     base = gateway.settings.public_url
     if base is None:
         fail("PUBLIC_URL is not set: export the address that Telegram reaches, https://…")
 
     async def one(found: Bot) -> None:
-        url = f"{base}/bot/{found.slug}"
+        url = f"{base}{PREFIX}{found.slug}"
         typer.echo(f"{found.slug}: {url} {', '.join(found.allowed_updates)}")
         if dry_run:
             return
@@ -110,7 +152,12 @@ def webhook_set(
 
 @webhooks.command("delete")
 def webhook_delete(bot: BotOption = None) -> None:
-    """Remove webhooks; Telegram keeps its pending updates."""
+    """Remove webhooks; Telegram keeps its pending updates.
+
+    \b
+    Example:
+      telegram-gateway webhook delete --bot shop
+    """
     gateway = make_gateway()
 
     async def one(found: Bot) -> None:
@@ -122,7 +169,12 @@ def webhook_delete(bot: BotOption = None) -> None:
 
 @webhooks.command("info")
 def webhook_info(bot: BotOption = None) -> None:
-    """Show Telegram's state of the webhooks, with warnings."""
+    """Show Telegram's state of the webhooks, with warnings.
+
+    \b
+    Example:
+      telegram-gateway webhook info
+    """
     gateway = make_gateway()
 
     async def one(found: Bot) -> None:
@@ -145,7 +197,12 @@ def webhook_info(bot: BotOption = None) -> None:
 
 @app.command()
 def send(slug: str, chat_id: str, text: str) -> None:
-    """Send one text message to a chat immediately."""
+    """Send one text message to a chat immediately.
+
+    \b
+    Example:
+      telegram-gateway send shop 12345 "We are back."
+    """
     gateway = make_gateway()
 
     async def one(found: Bot) -> None:
@@ -161,7 +218,12 @@ def simulate(
     file: Annotated[Path, typer.Argument(help="An update as JSON.")],
     url: Annotated[str | None, typer.Option(help="URL of the gateway; default: LISTEN.")] = None,
 ) -> None:
-    """Post one update to a running gateway, with the bot's secret."""
+    """Post one update to a running gateway, with the bot's secret.
+
+    \b
+    Example:
+      telegram-gateway simulate shop update.json
+    """
     import httpx2
 
     gateway = make_gateway()
@@ -234,7 +296,12 @@ def fake_telegram(
         "127.0.0.1"
     ),
 ) -> None:
-    """Run a fake Telegram with the real delivery rules, to test bots against."""
+    """Run a fake Telegram with the real delivery rules, to test bots against.
+
+    \b
+    Example:
+      telegram-gateway fake-telegram --port 8081
+    """
     from .demo.commands import run_fake
 
     _run_on_port(run_fake(host, port, typer.echo), port)
@@ -247,7 +314,12 @@ def demo(
         Path | None, typer.Option(help="Keep the database here; default: deleted at exit.")
     ] = None,
 ) -> None:
-    """Run the gateway without Telegram: two bots and a chat page, no token and no network."""
+    """Run the gateway without Telegram: two bots and a chat page, no token and no network.
+
+    \b
+    Example:
+      telegram-gateway demo --folder demo
+    """
     from .demo.commands import run_demo
 
     _run_on_port(run_demo(port, folder, typer.echo), port)

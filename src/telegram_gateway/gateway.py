@@ -50,6 +50,8 @@ _CHECK_TIMEOUT_S: Final = 1.0
 # The gateway's handlers cannot run in a child process, so a job that crashes the process is never
 # isolated: it is dead once its attempts are spent, and not before.
 _UNLIMITED: Final = 1 << 30
+# Beyond that the rest waits for the next start, or for another process.
+_MAX_LAST_REPLIES: Final = 500
 _GET_ME_RETRIES_S: Final = (1.0, 5.0, 25.0)
 
 
@@ -102,14 +104,29 @@ class Gateway:
                 await apply_queue_settings(self.forge, self.storage, self.settings, self.bots)
                 await janitor.run_once()
                 if workers:
-                    # The HTTP server uses the first quarter of the grace period.
-                    grace_s = self.settings.grace_s * 3 / 4
+                    # The HTTP server uses the first quarter of the grace period, the last replies
+                    # the last one.
+                    stack.push_async_callback(self._send_last_replies, self.forge)
+                    grace_s = self.settings.grace_s / 2
                     worker = self.forge.worker(self._queues(), shutdown_timeout=grace_s)
                     await stack.enter_async_context(worker)
                     janitor_task = asyncio.create_task(janitor.run(), name="janitor")
                     stack.push_async_callback(_cancel, janitor_task)
             yield self
             self.webhook.draining = True
+
+    async def _send_last_replies(self, forge: Forge) -> None:
+        """Send what the last handlers enqueued while the worker stopped, and what else is due."""
+        queues = [bot.sends_queue for bot in self.bots]
+        try:
+            async with asyncio.timeout(self.settings.grace_s / 4):
+                report = await forge.drain(queues, limit=_MAX_LAST_REPLIES)
+        except (TimeoutError, StoreError, Closed) as error:
+            reason = str(error) or "the grace period ended"
+            _LOG.warning("replies that are not sent yet wait for the next start: %s", reason)
+            return
+        if report.ran:
+            _LOG.info("sent %d last replies", report.done)
 
     async def open_stores(self) -> None:
         """Open the job store and the gateway's own tables. Raises if either is not available."""

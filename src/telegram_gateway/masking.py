@@ -15,9 +15,15 @@ from typing import Any, Final, TextIO
 HIDDEN: Final = "***"
 _TOKEN: Final = re.compile(r"\d{1,20}(?::|%3[aA])[A-Za-z0-9_-]{30,}")
 _MIN_SECRET: Final = 8
-_HTTP_CLIENTS: Final = ("httpx2", "httpcore2")
+# At INFO they log every request, or what the gateway says itself.
+_QUIET_LOGGERS: Final = ("httpx2", "httpcore2", "uvicorn.error")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _OWN_LOGGERS: Final = "telegram_gateway"
-_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
+_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "taskName",
+    "color_message",
+}
 
 
 class Mask:
@@ -74,7 +80,7 @@ class _MaskedFormatter(logging.Formatter):
             if not _contains(message, shown := str(value))
         ]
         # One record is one line: a text of somebody else must not look like another record.
-        text = " ".join(words).replace("\r", "\\r").replace("\n", "\\n")
+        text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], " ".join(words))
         return self._mask(text + (f"\n{trace}" if trace else ""))
 
 
@@ -115,6 +121,5 @@ def configure_logging(
         handler.addFilter(reported)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    for name in _HTTP_CLIENTS:
-        # At INFO they log every request.
+    for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel("DEBUG" if level == "debug" else "WARNING")

@@ -147,3 +147,11 @@ async def test_the_host_header_has_the_name_of_the_service(connects: list[str]) 
         [call] = await back.answer(read_update(update(1)), 1)
         await back.close()
     assert (seen, call.parameters["text"]) == ([f"localhost:{port}"], "seen")
+
+
+async def test_g11h_site_local_addresses_are_private() -> None:
+    for text in ("fec0::1", "feff:ffff::1"):
+        assert not is_allowed(ipaddress.ip_address(text), None)
+        with pytest.raises(ForbiddenAddress):
+            await checked_endpoint(f"http://[{text}]/x", None, names)
+        assert is_allowed(ipaddress.ip_address(text), ())

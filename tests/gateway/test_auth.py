@@ -108,3 +108,34 @@ async def test_the_code_is_not_stored_in_the_database(bots: Bots, tmp_path: Path
             [(kept,)] = database.execute("SELECT count(*) FROM gateway_quarantined")
         database.close()
     assert kept == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_code"),
+    [
+        ("/auth code", True), ("/auth", True), ("/auth@SomeBot code", True), (" /AUTH\tcode", True),
+        ("/auth:code", True), ("/auth\ncode", True), ("/authors", False), ("/authorize me", False),
+        ("/auth_token", False), ("/authors@SomeBot", False), ("about /auth code", False),
+    ],
+)  # fmt: skip
+async def test_g7_only_the_whole_word_auth_is_kept_from_handlers(
+    bots: Bots, text: str, is_code: bool
+) -> None:
+    gateway = bots.gateway("bots: {echo: {handler: echo, requireAuth: false}}")
+    async with gateway.running(workers=False):
+        assert (await post(gateway, "echo", update(1, text))).is_success
+    assert bots.api.texts() == ([] if is_code else [text])
+
+
+async def test_g7_the_auth_bot_takes_the_command_with_its_name(bots: Bots) -> None:
+    gateway = bots.gateway(BOTS)
+    async with gateway.running(workers=False):
+        assert (
+            await post(gateway, "access", update(1, f"/auth@AccessBot {AUTH_SECRET}"))
+        ).is_success
+        assert (await post(gateway, "access", update(2, "/authors"))).is_success
+        assert gateway.forge is not None
+        await gateway.forge.drain()
+    logged_in, help_text = bots.api.texts()
+    assert logged_in.startswith("You are logged in")
+    assert help_text.startswith("/auth <code>")

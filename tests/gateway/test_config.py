@@ -104,15 +104,27 @@ other: 1
         ("bots: {}", {}, "contains no bot"),
         ("[]", {}, "needs the key bots"),
         ("bots: {echo: {handler: echo}, echo: {handler: echo}}", {}, "'echo' is written twice"),
-        ("bots: {echo: {handler: echo}}", {"AUTH_SECRET": ""}, "needs AUTH_SECRET"),
+        (
+            "bots: {echo: {handler: echo}, access: {handler: auth}}",
+            {"AUTH_SECRET": ""},
+            "needs AUTH_SECRET",
+        ),
         ("bots: {echo: {handler: command, command: {argv: [x]}}}", {}, "must be true for command"),
         (
             "bots: {echo: {handler: echo}, back: {handler: echo, tokenEnv: BOT_ECHO_TOKEN}}",
             {},
             "has the token of echo",
         ),
-        ("bots: {echo: {handler: echo}}", {"HEARTBEAT": "10s"}, "more than a third of LEASE"),
-        ("bots: {echo: {handler: echo}}", {"ADMIN_TOKEN": "short"}, "ADMIN_TOKEN: is shorter"),
+        (
+            "bots: {echo: {handler: echo, requireAuth: false}}",
+            {"HEARTBEAT": "10s"},
+            "more than a third of LEASE",
+        ),
+        (
+            "bots: {echo: {handler: echo, requireAuth: false}}",
+            {"ADMIN_TOKEN": "short"},
+            "ADMIN_TOKEN: is shorter",
+        ),
         (
             "bots: {inline: {handler: auth}}",
             {"ADMIN_TOKEN": "long enough to be one", "DATABASE_URL": ""},
@@ -136,7 +148,7 @@ def test_secrets_are_read_from_files_and_bad_durations_use_the_default(runtime: 
     file = runtime.folder / "token"
     file.write_text(TOKEN.format(number=77) + "\n", encoding="utf-8")
     env = runtime.environment(
-        "bots: {echo: {handler: echo}}",
+        "bots: {echo: {handler: echo, requireAuth: false}}",
         BOT_ECHO_TOKEN="",
         BOT_ECHO_TOKEN_FILE=str(file),
         QUEUE_JANITOR_INTERVAL="-1h",
@@ -148,7 +160,7 @@ def test_secrets_are_read_from_files_and_bad_durations_use_the_default(runtime: 
 
 
 def test_lease_and_heartbeat_default_to_those_of_forge_jobs(runtime: Bots) -> None:
-    text = "bots: {echo: {handler: echo}}"
+    text = "bots: {echo: {handler: echo, requireAuth: false}}"
     settings, _, _ = load(runtime.environment(text))
     assert (settings.lease_s, settings.heartbeat_s) == (EngineSettings().lease_s, None)
     settings, _, _ = load(runtime.environment(text, LEASE="60s", HEARTBEAT="10s"))

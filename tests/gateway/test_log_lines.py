@@ -262,3 +262,8 @@ def test_g3_the_commands_have_help_with_an_example() -> None:
         shown = CliRunner().invoke(app, ["quarantine", command, "--help"]).output
         assert f"telegram-gateway quarantine {command}" in shown
         assert "--json" in shown
+    alone = ("serve", "poll", "check", "send", "simulate", "fake-telegram", "demo")
+    grouped = ("webhook set", "webhook delete", "webhook info", "secret new")
+    for command in (*alone, *grouped):
+        shown = CliRunner().invoke(app, [*command.split(), "--help"]).output
+        assert f"telegram-gateway {command}" in shown.partition("Example:")[2], command

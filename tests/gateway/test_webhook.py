@@ -136,7 +136,7 @@ async def test_503_while_the_store_is_unavailable(bots: Bots, tmp_path: Path) ->
 
 
 async def test_503_while_sessions_cannot_be_read(bots: Bots, tmp_path: Path) -> None:
-    gateway = bots.gateway("bots: {echo: {handler: echo, async: true}}")
+    gateway = bots.gateway("bots: {access: {handler: auth}, echo: {handler: echo, async: true}}")
     async with gateway.running(workers=False):
         with sqlite3.connect(tmp_path / "gateway.db") as database:
             database.execute("DROP TABLE gateway_session")

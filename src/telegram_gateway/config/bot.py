@@ -9,6 +9,15 @@ from typing import Final, TypeAlias
 Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
 MAX_QUEUE_NAME: Final = 63
 DEFAULT_UPDATES: Final = ("message", "edited_message", "callback_query")
+# Every kind of update of the Bot API.
+KNOWN_UPDATES: Final = (
+    "message", "edited_message", "channel_post", "edited_channel_post", "business_connection",
+    "business_message", "edited_business_message", "deleted_business_messages",
+    "message_reaction", "message_reaction_count", "inline_query", "chosen_inline_result",
+    "callback_query", "shipping_query", "pre_checkout_query", "purchased_paid_media", "poll",
+    "poll_answer", "my_chat_member", "chat_member", "chat_join_request", "chat_boost",
+    "removed_chat_boost",
+)  # fmt: skip
 DEFAULT_BACKOFF_S: Final = (30.0, 120.0, 600.0, 3_600.0)
 DEFAULT_MAX_WAITING: Final = 100_000
 DEFAULT_DEAD_MESSAGE: Final = "Sorry, your message could not be processed. Reference: {reference}"

@@ -1,5 +1,6 @@
 """Reads one entry of bots.yaml, with its token and secrets from the environment."""
 
+import difflib
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from .bot import (
     DEFAULT_DEAD_MESSAGE,
     DEFAULT_MAX_WAITING,
     DEFAULT_UPDATES,
+    KNOWN_UPDATES,
     Bot,
     CommandSettings,
     HandlerName,
@@ -86,7 +88,7 @@ def read_bot(
         http=http,
         command=command,
         mode=fields.choice("mode", Mode, Mode.WEBHOOK) or Mode.WEBHOOK,
-        allowed_updates=fields.strings("allowedUpdates", DEFAULT_UPDATES),
+        allowed_updates=_allowed_updates(fields),
         max_connections=fields.integer("maxConnections", 40, 1, 100),
         ordering=fields.choice("ordering", Ordering, Ordering.SERIAL) or Ordering.SERIAL,
         overtaking=fields.strings("overtaking", ()),
@@ -265,6 +267,26 @@ def _check_combination(
         fields.problems.warn(
             fields.where, f"{', '.join(sorted(expiring))} in a queue may be answered too late"
         )
+
+
+def _allowed_updates(fields: FieldReader) -> tuple[str, ...]:
+    names = fields.strings("allowedUpdates", DEFAULT_UPDATES)
+    for name in names:
+        if name in KNOWN_UPDATES:
+            continue
+        similar = difflib.get_close_matches(name.lower(), KNOWN_UPDATES, n=1, cutoff=0.75)
+        if similar:
+            fields.add_problem(
+                "allowedUpdates", f"{name!r} is not a kind of update: did you mean {similar[0]!r}?"
+            )
+        else:
+            # It may be a kind that is newer than this release.
+            fields.problems.warn(
+                f"{fields.where}.allowedUpdates",
+                f"{name!r} is not a kind of update that is known here; Telegram ignores unknown "
+                f"names. Known are {', '.join(KNOWN_UPDATES)}",
+            )
+    return names
 
 
 def _http(fields: FieldReader, env: Environment, *, in_queue: bool) -> HttpTarget | None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from .bot import Bot
+from .bot import Bot, HandlerName
 from .bot_entry import read_bot
 from .problems import Problems
 from .settings import Environment, Settings, read_settings
@@ -37,6 +37,7 @@ def load(environ: Mapping[str, str]) -> tuple[Settings, list[Bot], list[str]]:
             bots.append(bot)
     _check_unique_tokens(bots, problems)
     _check_timeouts(bots, settings, problems)
+    _check_auth_bot(bots, problems)
     problems.check()
     return settings, bots, problems.warnings
 
@@ -88,4 +89,16 @@ def _check_timeouts(bots: list[Bot], settings: Settings, problems: Problems) -> 
                 "QUEUE_STUCK_TIMEOUT",
                 f"{settings.stuck_timeout_s:g} s is less than the timeout of bots.{bot.slug} "
                 f"({bot.handler_timeout_s:g} s): its updates would be stopped while they run",
+            )
+
+
+def _check_auth_bot(bots: list[Bot], problems: Problems) -> None:
+    if any(bot.handler is HandlerName.AUTH for bot in bots):
+        return
+    for bot in bots:
+        if bot.require_auth:
+            problems.add(
+                f"bots.{bot.slug}.requireAuth",
+                "needs a bot with handler: auth, where users open their session: add one, or write "
+                "requireAuth: false",
             )

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from forge_jobs import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings
+from forge_jobs import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings, Forge, ForgeError
 
 from .durations import go_seconds
 from .problems import Problems
 
 MIN_SECRET: Final = 16
+WEBHOOK_PORTS: Final = (443, 80, 88, 8443)
 TELEGRAM: Final = "https://api.telegram.org"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -120,9 +121,10 @@ def read_settings(env: Environment, problems: Problems) -> Settings:
     if log_format not in ("text", "json"):
         problems.add("LOG_FORMAT", f"{log_format!r} is unknown: use text or json")
     dead = env.text("QUEUE_DEAD_RETENTION")
+    api_base = _read_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM
     return Settings(
         bots_config=Path(env.text("BOTS_CONFIG") or "bots.yaml"),
-        database_url=env.text("DATABASE_URL"),
+        database_url=_read_database_url(env, problems),
         done_retention_s=env.duration("QUEUE_DONE_RETENTION", 168 * 3_600.0),
         dead_retention_s=None
         if dead is None
@@ -134,8 +136,8 @@ def read_settings(env: Environment, problems: Problems) -> Settings:
         allowed_users=env.ids("ALLOWED_USERS"),
         host=host,
         port=port,
-        public_url=_read_address(env, problems, "PUBLIC_URL"),
-        api_base=_read_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM,
+        public_url=_read_public_url(env, problems, api_base),
+        api_base=api_base,
         workers=env.integer("WORKERS", 4, 1, 256),
         workers_given=env.text("WORKERS") is not None,
         poll_s=env.duration("WORKER_POLL", 1.0),
@@ -147,6 +149,34 @@ def read_settings(env: Environment, problems: Problems) -> Settings:
         log_format=log_format,
         log_level=level,
     )
+
+
+def _read_database_url(env: Environment, problems: Problems) -> str | None:
+    url = env.text("DATABASE_URL")
+    if url is None:
+        return None
+    if url.startswith("sqlite:") and ":memory:" in url:
+        problems.add(
+            "DATABASE_URL", "would name a file :memory:: write memory:// for a database in memory"
+        )
+    try:
+        # Nothing is opened: an address that cannot be used raises an error here.
+        Forge(url)
+    except ForgeError as error:
+        problems.add("DATABASE_URL", str(error))
+    return url
+
+
+def _read_public_url(env: Environment, problems: Problems, api_base: str) -> str | None:
+    url = _read_address(env, problems, "PUBLIC_URL")
+    if url is not None and api_base == TELEGRAM:
+        parts = urlsplit(url)
+        if parts.scheme != "https" or (parts.port or 443) not in WEBHOOK_PORTS:
+            problems.add(
+                "PUBLIC_URL",
+                "must be https:// on port 443, 80, 88 or 8443: Telegram delivers to no other",
+            )
+    return url
 
 
 def _read_secret(env: Environment, problems: Problems, name: str) -> str | None:

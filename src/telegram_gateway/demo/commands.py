@@ -24,7 +24,13 @@ async def run_demo(port: int, folder: Path | None, print_line: Print) -> None:
         else:
             folder.mkdir(parents=True, exist_ok=True)
         async with DemoEnvironment(folder, port=port).running() as demo:
-            configure_logging(None, demo.gateway.mask, level="warning", as_json=False)
+            configure_logging(
+                None,
+                demo.gateway.mask,
+                level="warning",
+                as_json=False,
+                reported=demo.gateway.reported,
+            )
             print_line(f"chat      {demo.address}")
             print_line(f"jobs      {demo.address}/jobs/")
             print_line(f"telegram  {demo.fake.base} (a fake one, for this demo)")

@@ -43,6 +43,10 @@ class GatewayStore(Protocol):
     """Sessions, wrong codes, quarantine, send limits, and the kinds of bots' updates. A session is
     valid for all bots."""
 
+    async def probe(self) -> None:
+        """Raise an exception if the database cannot be used. Nothing is created or changed."""
+        ...
+
     async def open(self) -> None:
         """Create the tables if they are missing."""
         ...

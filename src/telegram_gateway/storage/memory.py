@@ -23,6 +23,9 @@ class MemoryGatewayStore:
         self._kinds: dict[str, str] = {}
         self._slots: dict[str, int] = {}
 
+    async def probe(self) -> None:
+        return
+
     async def open(self) -> None:
         return
 

@@ -78,6 +78,10 @@ class PostgresGatewayStore:
         # Losing a level in a power failure is harmless, so commits do not wait for the disk.
         self._flood = _PostgresConnection(address, self._schema, synchronous_commit=False)
 
+    async def probe(self) -> None:
+        async with self._durable.transaction() as tx:
+            await tx.execute("SELECT 1")
+
     async def open(self) -> None:
         async with self._durable.transaction() as tx:
             await tx.execute("SELECT pg_advisory_xact_lock($1)", _TABLES_LOCK)

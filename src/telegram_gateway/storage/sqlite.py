@@ -134,10 +134,15 @@ class SqliteGatewayStore:
     """Two connections, so that reading a session does not wait for the send limits."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         # The response to the webhook acknowledges that a change is durable.
         self._durable = _SqliteConnection(path, synchronous="FULL")
         # Losing a level in a power failure is harmless, so commits do not wait for the disk.
         self._flood = _SqliteConnection(path, synchronous="NORMAL")
+
+    async def probe(self) -> None:
+        if await asyncio.to_thread(_check_file, self._path):
+            await self._durable.run(lambda tx: tx.execute("PRAGMA schema_version").fetchone())
 
     async def open(self) -> None:
         await self._durable.run(lambda tx: tx.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;"))
@@ -252,6 +257,21 @@ class SqliteGatewayStore:
             return sessions.rowcount + codes.rowcount + bodies.rowcount
 
         return await self._durable.write(change)
+
+
+def _check_file(name: str) -> bool:
+    """Whether the file exists. Raises OSError if it could not be used or created."""
+    path = os.path.abspath(name)
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise OSError(f"{folder} is not a directory: create it, or choose another path")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(f"{folder} is not writable for this user")
+    if not os.path.exists(path):
+        return False
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise OSError(f"{path} is not readable and writable for this user")
+    return True
 
 
 def _for_each_connection(step: Callable[[_SqliteConnection], None]) -> None:
