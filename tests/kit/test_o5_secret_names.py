@@ -3,9 +3,11 @@
 import io
 import json
 import logging
+import random
 import re
+import string
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,35 @@ def test_o5_source_lines_reprs_headers_and_commands_are_redacted(text: str) -> N
     assert SECRET not in hidden
     assert hidden.startswith("before\n")
     assert redact.prose(hidden) == hidden
+
+
+REPRESENTATIONS: list[Callable[[str, str], str]] = [
+    lambda name, value: repr({"a": 1, name: value, "b": "x"}),
+    lambda name, value: json.dumps({"a": 1, name: value, "b": "x"}, ensure_ascii=False, indent=1),
+    lambda name, value: json.dumps({"m": json.dumps({"a": 1, name: value, "b": "x"})}),
+    lambda name, value: repr(json.dumps({"a": 1, name: value, "b": "x"})),
+    lambda name, value: repr(repr({name: value})),
+    lambda name, value: repr({name.encode(): value.encode()}),
+    lambda name, value: repr({name: [value, "x", {"k": (value,)}]}),
+    lambda name, value: repr([(name, value)]),
+    lambda name, value: f"os.environ[{name!r}] = {value!r}  # comment",
+]
+
+
+def test_o5_no_quoting_of_a_value_shows_a_part_of_it() -> None:
+    """Values with quotes, backslashes, brackets and line ends, in reprs, JSON and both nested."""
+    chance = random.Random(5)
+    characters = string.ascii_letters + " '\"\\,;:=&#@/[](){}<>\n\t-_.*é✓"
+    for number in range(3_000):
+        name = SECRET_NAMES[number % len(SECRET_NAMES)]
+        ends = ["".join(chance.choices(characters, k=chance.randrange(12))) for _ in range(2)]
+        text = REPRESENTATIONS[number % len(REPRESENTATIONS)](name, SECRET.join(ends))
+        assert SECRET not in redact.prose(f"near {text} end"), text
+
+
+def test_o5_other_keys_and_values_than_texts_are_kept() -> None:
+    data = {1: "a", None: 2.5, ("x",): [True, None], "pwd": 5}
+    assert redact.value(data) == {1: "a", None: 2.5, ("x",): [True, None], "pwd": "***"}
 
 
 @pytest.mark.parametrize("text", HARMLESS_TEXTS)

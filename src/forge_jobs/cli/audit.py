@@ -49,7 +49,7 @@ def audit(
     rows = terminal.table("WHEN", "WHO", "WHAT", "TO WHAT", "MORE", shrink=("TO WHAT", "MORE"))
     for line in page.entries:
         time = f"{line.at:%Y-%m-%d %H:%M:%S}"
-        who = f"{line.actor} {line.address}" if line.address else line.actor
+        who = f"{line.actor}\n{line.address}" if line.address else line.actor
         rows.add_row(time, who, line.action, line.subject, _detail(line))
     terminal.console().print(rows)
     if page.next is not None:
@@ -57,18 +57,20 @@ def audit(
 
 
 def _detail(line: AuditEntryView) -> str:
-    """The outcome, and each change as ``slots=3→5``."""
+    """The outcome without counts of zero, and each change as ``slots=3→5``."""
     changed = {**line.before, **line.after}
     parts = [
         f"{name}={value}"
         for name, value in line.detail.items()
-        if value is not None and name not in changed
+        if value not in (None, 0) and name not in changed
     ]
-    parts += [
-        f"{name}={_text(line.before.get(name))}→{_text(line.after.get(name))}" for name in changed
-    ]
-    if len(line.ids) > 1:
-        parts.append(f"ids={line.ids[0]},… (--json has {len(line.ids)})")
+    if line.before:
+        parts += [
+            f"{name}={_text(line.before.get(name))}→{_text(line.after.get(name))}"
+            for name in changed
+        ]
+    else:  # something was created
+        parts += [f"{name}={value}" for name, value in line.after.items() if value]
     return " ".join(parts)
 
 

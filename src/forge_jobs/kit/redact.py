@@ -25,7 +25,7 @@ _URL_PASSWORD: Final = re.compile(
 _KNOWN_FORMS: Final = re.compile(
     r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:[^\-]|-(?!----END)){0,20000}"
     r"|\beyJ[\w\-]{8,}+\.[\w\-]{2,}+\.[\w\-]*+"
-    r"|(?P<bearer>\bbearer[ \t]{1,3})(?!(?:token|auth|scheme|\*\*\*))[^\s\"',;&]+",
+    r"|(?P<bearer>\bbearer[ \t]{1,3})(?!(?:token|auth|scheme|\*\*\*|[=:]))[^\s\"',;&]+",
     re.IGNORECASE,
 )
 # A cheap first test: a text without one of these holds nothing to hide, and most texts have none.
@@ -199,22 +199,20 @@ def _default_end(message: str, at: int) -> int:
     return at if bare is None else _bare_end(message, at, bare.end())
 
 
-def _quote_end(message: str, start: int, quote: str) -> int:
-    """Where a quoted text ends. One that is open for 2,000 characters ends with its line."""
+def _quote_end(message: str, start: int, opening: str) -> int:
+    """Where a quoted text ends: at a quote behind as many backslashes as the opening one, which has
+    some inside JSON within JSON. One that is open for 2,000 characters ends with its line."""
     limit = min(len(message), start + _MAX_QUOTED)
+    quote = opening.lstrip("\\")
+    backslashes = len(opening) - len(quote)
     at = message.find(quote, start, limit)
-    # a quote after a backslash is part of the text
-    while at >= 0 and not quote.startswith("\\") and _is_escaped(message, start, at):
+    while at >= 0:
+        before = message[start:at]
+        if len(before) - len(before.rstrip("\\")) == backslashes:
+            return at - backslashes
         at = message.find(quote, at + 1, limit)
-    if at >= 0:
-        return at
     line_end = message.find("\n", start)
     return len(message) if line_end < 0 else line_end
-
-
-def _is_escaped(message: str, start: int, at: int) -> bool:
-    run = message[start:at]
-    return (len(run) - len(run.rstrip("\\"))) % 2 == 1
 
 
 def _bracket_end(message: str, start: int) -> int:

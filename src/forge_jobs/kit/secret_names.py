@@ -74,7 +74,7 @@ _ADDED: Final = _Added()
 def read_added_names_with(read: Callable[[], Iterable[str]] | None) -> None:
     """Set the function that returns the names an application added. It is called once."""
     _ADDED.read, _ADDED.names = read, None
-    is_secret_name.cache_clear()
+    _is_secret.cache_clear()
 
 
 def added_names() -> frozenset[tuple[str, ...]]:
@@ -83,7 +83,7 @@ def added_names() -> frozenset[tuple[str, ...]]:
         _ADDED.names = frozenset()  # while reading: an error text may be redacted meanwhile
         read = () if _ADDED.read is None else _ADDED.read()
         _ADDED.names = frozenset(words for name in read if (words := name_words(name)))
-        is_secret_name.cache_clear()
+        _is_secret.cache_clear()
     return _ADDED.names
 
 
@@ -96,11 +96,15 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(map(str.lower, _WORDS.findall(name[-_MAX_NAME:])))
 
 
+def is_secret_name(name: object) -> bool:
+    """Whether the value of a field with this name must be hidden; a name is a text."""
+    return isinstance(name, str) and _is_secret(name[-_MAX_NAME:])
+
+
 @lru_cache(maxsize=2_048)
-def is_secret_name(name: str) -> bool:
-    """Whether the value of a field with this name must be hidden."""
+def _is_secret(name: str) -> bool:
     words = name_words(name)
-    joined = name[-_MAX_NAME:].lower()  # "PassWord" is one word
+    joined = name.lower()  # "PassWord" is one word
     if any(part in joined for part in _PARTS):
         return True
     if any(_is_secret_at(words, index) for index in range(len(words))):

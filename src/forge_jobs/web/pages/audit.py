@@ -41,10 +41,16 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
 
 
 def changes(entry: AuditEntryView) -> list[tuple[str, str, str]]:
-    """Name, former and new value of each changed field; "–" where there was or is none."""
-    names = {**entry.before, **entry.after}
+    """Name, former and new value of each changed field; "–" where there was or is none. Of
+    something that was created there is no former value."""
+    names = [name for name in {**entry.before, **entry.after} if entry.before or entry.after[name]]
     return [
-        (name, _change_text(entry.before, name), _change_text(entry.after, name)) for name in names
+        (
+            name,
+            _change_text(entry.before, name) if entry.before else "",
+            _change_text(entry.after, name),
+        )
+        for name in names
     ]
 
 
