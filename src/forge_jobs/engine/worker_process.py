@@ -47,6 +47,7 @@ class WorkerProcess:
     def __init__(self, inputs: WorkerInputs) -> None:
         store, settings, clock = inputs.store, inputs.settings, inputs.clock
         self._inputs = inputs
+        self._shutdown: Shutdown | None = None
         self.parts = parts = WorkerParts(
             inputs,
             stats=self._stats,
@@ -144,7 +145,7 @@ class WorkerProcess:
     async def stop(self, grace_s: float) -> None:
         """Shut down; by default within ``grace_s`` and two seconds, whatever the store does."""
         parts = self.parts
-        shutdown = Shutdown(
+        self._shutdown = shutdown = Shutdown(
             parts.in_flight,
             parts.local_queues,
             parts.finish_buffer,
@@ -171,6 +172,11 @@ class WorkerProcess:
                 task.cancel()
             await shutdown.leave([*self._tasks, asyncio.ensure_future(self._io_tasks.wait())])
         _LOG.info("worker stopped", extra={"host_id": self.host_id})
+
+    def end_grace(self) -> None:
+        """During ``stop``: give running jobs no more time."""
+        if self._shutdown is not None:
+            self._shutdown.end_grace()
 
     async def _give_up_slots(self) -> None:
         """While the last jobs run: take no new slots, and give up those that become free."""
