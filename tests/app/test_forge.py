@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from forge_jobs import (
@@ -341,3 +342,17 @@ async def test_u15e_a_cancelled_drain_ends(forge: Forge) -> None:
 def test_u15e_a_forgotten_drain_is_reported(forge: Forge) -> None:
     with pytest.warns(RuntimeWarning, match="was never awaited"):
         forge.drain()
+
+
+# ---------------------------------------------------------------------------------- addresses
+
+
+def test_the_dsn_is_an_address_that_drivers_take(schemas: Any) -> None:
+    schema = schemas.take()
+    forge = Forge(f"{schemas.url(schema)}&pooler=off")
+    assert "schema=" in forge.url
+    with psycopg.connect(forge.dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    schemas.give_back(schema)
+    with pytest.raises(BadOption, match="for Postgres"):
+        Forge("memory://").dsn  # noqa: B018

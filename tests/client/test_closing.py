@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,10 +97,10 @@ def test_u6_a_pull_queue_opens_again_too(any_url: str) -> None:
     queue.close()
 
 
-def test_u6_threads_that_enqueue_while_others_close(shared_url: str) -> None:
+def test_u6_threads_that_enqueue_while_others_close(tmp_path: Path) -> None:
     """A call that a close overtakes says so; all others are stored, none hangs."""
     others = _threads()
-    forge = Forge(shared_url)
+    forge = Forge(f"sqlite:///{tmp_path}/jobs.db")
 
     @forge.task
     def job(n: int) -> None: ...
@@ -108,32 +110,39 @@ def test_u6_threads_that_enqueue_while_others_close(shared_url: str) -> None:
     done = threading.Event()
 
     def enqueue() -> None:
-        for number in range(60):
+        number = 0
+        while number < 20 or not done.is_set():
             try:
                 stored.append(job.enqueue(number).id)
+                number += 1
             except Closed:
                 pass
             except BaseException as error:
                 unexpected.append(error)
+                return
+            time.sleep(0.005)
 
     def close() -> None:
-        while not done.is_set():
-            forge.close()
-            done.wait(0.15)
+        try:
+            for pause_s in (0.0, 0.01, 0.05, 0.1, 0.3, 0.0, 0.2, 0.01):
+                forge.close()
+                time.sleep(pause_s)
+        except BaseException as error:
+            unexpected.append(error)
 
     closers = [threading.Thread(target=close) for _ in range(2)]
     producers = [threading.Thread(target=enqueue) for _ in range(4)]
     for thread in (*closers, *producers):
         thread.start()
-    for thread in producers:
-        thread.join(120)
-        assert not thread.is_alive(), "a producer hangs"
-    done.set()
     for thread in closers:
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive(), "a close hangs"
+    done.set()
+    for thread in producers:
+        thread.join(60)
+        assert not thread.is_alive(), "a producer hangs"
     assert unexpected == []
-    assert stored
+    assert len(stored) >= 80
     for job_id in stored:
         forge.job(job_id).refresh()
     forge.close()

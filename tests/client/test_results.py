@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -357,3 +358,29 @@ async def test_u15f_a_result_timeout_is_a_timeout_error(forge: Forge) -> None:
         with pytest.raises(TimeoutError, match="has not ended within"):
             await asyncio.to_thread(job.result, timeout)
     assert caught.value.code == "result_timeout"
+
+
+async def test_times_of_errors_and_log_lines_are_datetimes_too(forge: Forge) -> None:
+    @forge.task(max_attempts=1)
+    async def fail(ctx: Context) -> None:
+        ctx.log.info("about to fail")
+        raise ValueError("no")
+
+    before = datetime.now(UTC)
+    job = await fail.aenqueue()
+    assert not job.ended
+    await forge.drain()
+    [error] = (await job.arefresh()).errors
+    [line] = await job.alogs()
+    assert job.ended
+    for moment in (error.moment, line.moment):
+        assert before - timedelta(seconds=5) < moment < datetime.now(UTC) + timedelta(seconds=5)
+
+
+def test_a_hook_changes_a_job_without_another_library(forge: Forge) -> None:
+    @forge.task
+    def nothing() -> None: ...
+
+    changed = nothing.bind().replace(tags=("a",), priority=3)
+    assert (changed.kind, changed.tags, changed.priority) == ("nothing", ("a",), 3)
+    assert nothing.bind().tags == ()

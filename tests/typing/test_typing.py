@@ -1,6 +1,8 @@
 """The public interface under pyright: good calls pass, bad calls are refused where they stand."""
 
+import inspect
 import json
+import pydoc
 import re
 import shutil
 import subprocess
@@ -9,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from forge_jobs import Forge
+from forge_jobs.client.options import TaskOptions
+
+SAMPLES = ("sample.py", "verbs.py")
 PYRIGHT = Path(sys.executable).parent / "pyright"
-SAMPLE = Path(__file__).parent / "sample.py"
 
 
 def complaints(path: Path, project_root: Path, folder: Path) -> dict[int, str]:
@@ -46,11 +51,13 @@ def complaints(path: Path, project_root: Path, folder: Path) -> dict[int, str]:
 
 
 @pytest.mark.slow
-def test_calls_are_typed_by_the_function(project_root: Path, tmp_path: Path) -> None:
-    found = complaints(SAMPLE, project_root, tmp_path)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_u18_calls_are_typed_by_the_function(name: str, project_root: Path, tmp_path: Path) -> None:
+    sample = Path(__file__).parent / name
+    found = complaints(sample, project_root, tmp_path)
     expected = {
         number: mark.group(1)
-        for number, line in enumerate(SAMPLE.read_text().splitlines(), 1)
+        for number, line in enumerate(sample.read_text().splitlines(), 1)
         if (mark := re.search(r"# wrong: (.+)$", line))
     }
     assert len(expected) >= 14
@@ -58,3 +65,17 @@ def test_calls_are_typed_by_the_function(project_root: Path, tmp_path: Path) -> 
     assert not unexpected
     for line, text in expected.items():
         assert text in found.get(line, ""), f"line {line} was not refused with {text!r}"
+
+
+def test_u18_help_shows_the_options_of_a_task() -> None:
+    shown = str(inspect.signature(Forge("memory://").task))
+    assert "queue: str = ..." in shown
+    assert "max_attempts: int = ..." in shown
+    assert "Any" not in shown
+    assert set(inspect.signature(Forge("memory://").task).parameters) == {
+        "function",
+        *TaskOptions.__annotations__,
+    }
+    text = pydoc.render_doc(Forge("memory://").task, renderer=pydoc.plaintext)
+    assert "``max_attempts``: attempts before a job is dead" in text
+    assert "**options" not in text

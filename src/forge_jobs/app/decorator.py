@@ -102,11 +102,20 @@ class TaskDecorator:
         return self._register(function, merged, scope)
 
 
+class _LeftOut:
+    """The default of an option in the shown signature: each may be left out."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
 def _shown_signature() -> inspect.Signature:
     """The signature that ``help(forge.task)`` shows: every option by its name and type."""
     positional = inspect.Parameter.POSITIONAL_ONLY
     options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=wanted)
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_LeftOut(), annotation=wanted
+        )
         for name, wanted in TaskOptions.__annotations__.items()
     ]
     function = inspect.Parameter("function", positional, default=None)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from forge_jobs import config
 from forge_jobs.app.cron import CronOptions, DeclaredSchedules, T
 from forge_jobs.app.decorator import TaskDecorator
-from forge_jobs.app.worker import EmbeddedWorker, Queues, WorkerOptions, served_queues
+from forge_jobs.app.worker import (
+    EmbeddedWorker,
+    Queues,
+    WorkerKeywords,
+    WorkerOptions,
+    run_worker,
+    served_queues,
+)
 from forge_jobs.client.job import Job
 from forge_jobs.client.job_client import ReadResult
 from forge_jobs.client.options import JobOptions, check_names, job_fields, limit_numbers
@@ -267,6 +274,7 @@ class Forge(ForgeStore):
         replaces: str | None = None,
         settings: EngineSettings | None = None,
         shutdown_timeout: Duration = config.DEFAULT_SHUTDOWN_TIMEOUT,
+        signals: bool = False,
     ) -> EmbeddedWorker:
         """A worker in this process: ``async with forge.worker(queues=["mail", "video:2"])``.
 
@@ -274,6 +282,8 @@ class Forge(ForgeStore):
         rest are released. ``slots`` counts for queues without a number. Without ``queues``: those
         of FORGE_QUEUES, else of ``forge.queue`` and forge.toml, else of the tasks. ``replaces`` is
         the host_id of a worker that is known to be dead; its jobs are free at once.
+        With ``signals`` SIGTERM and SIGINT end the block and drain, a second one stops at once;
+        leave it out where a web server handles them and ends its lifespan.
         """
         return EmbeddedWorker(
             WorkerOptions(
@@ -290,8 +300,18 @@ class Forge(ForgeStore):
                 worker_id=worker_id,
                 replaces=replaces,
                 shutdown_timeout_s=seconds(shutdown_timeout, field="shutdown_timeout"),
+                signals=signals,
             )
         )
+
+    def run(self, queues: Queues | None = None, **options: Unpack[WorkerKeywords]) -> None:
+        """Run a worker here until SIGTERM or SIGINT, then drain and return; for scripts.
+
+        ``if __name__ == "__main__": forge.run(["mail"])``. A second signal stops at once. The
+        options are those of ``worker``. Refused outside of the main thread, and on a running event
+        loop: use ``async with forge.worker(signals=True)`` there.
+        """
+        run_worker(self.worker(queues, signals=True, **options), self.aclose)
 
     def drain(
         self, queues: Iterable[str] | None = None, *, limit: int | None = None

@@ -8,7 +8,7 @@ from forge_jobs.app.clock import ForgeClock
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.store_access import StoreAccess
-from forge_jobs.core.errors import Refused
+from forge_jobs.core.errors import BadOption, Refused
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
@@ -47,6 +47,17 @@ class ForgeStore:
         if self._url is None:
             self._url = config.load().url
         return self._url
+
+    @property
+    def dsn(self) -> str:
+        """The Postgres address without the options of Forge Jobs (schema, pooler, listen_url), as
+        psycopg, asyncpg and SQLAlchemy take it. It may hold a password. BadOption on other stores.
+        """
+        if not self.url.startswith(("postgres://", "postgresql://")):
+            raise BadOption("forge.dsn is for Postgres: this Forge has another store")
+        from forge_jobs.backends.postgres.connection.address import parse
+
+        return parse(self.url).dsn
 
     @property
     def store(self) -> Store:

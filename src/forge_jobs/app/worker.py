@@ -3,20 +3,23 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from forge_jobs import config
 from forge_jobs.client.job_client import JobClient, LocalWorker
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
+from forge_jobs.core.instant import Duration
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.engine.requests.job_requests import JobRequests
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
+
+from .worker_signals import WorkerSignals
 
 if TYPE_CHECKING:
     from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
@@ -42,26 +45,52 @@ class WorkerOptions:
     worker_id: str | None = None
     replaces: str | None = None
     shutdown_timeout_s: float = config.DEFAULT_SHUTDOWN_TIMEOUT
+    signals: bool = False
+
+
+class WorkerKeywords(TypedDict, total=False):
+    """The keywords of ``forge.run``: those of ``forge.worker``."""
+
+    slots: int | None
+    prefix: str | None
+    version: str | None
+    worker_id: str | None
+    replaces: str | None
+    settings: EngineSettings | None
+    shutdown_timeout: Duration
 
 
 class EmbeddedWorker:
     """A worker in this process: ``async with forge.worker(...) as handle``.
 
-    Entering starts it and returns its ``QueueHandle``; leaving stops it gracefully.
+    Entering starts it and returns its ``QueueHandle``; leaving stops it gracefully. With signals
+    the first SIGTERM or SIGINT ends the block by a cancel, and the program goes on after it; the
+    second one ends the time that running jobs have.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._handle: QueueHandle | None = None
         self._local: LocalWorker | None = None
+        self._signals: WorkerSignals | None = None
+        self._was_signalled = False
         self._pid = os.getpid()
 
     async def __aenter__(self) -> "QueueHandle":
         if self._handle is not None:
             raise Refused("this worker is running already: call forge.worker() for another one")
         self._pid = os.getpid()
-        runtime = await self._runtime()
-        self._handle = await runtime.start()
+        if self._options.signals:
+            self._signals = WorkerSignals(self._end_grace)
+            self._signals.install()
+        try:
+            runtime = await self._runtime()
+            self._handle = await runtime.start()
+        except BaseException:
+            signals = self._signals
+            self._restore_signals()
+            self._was_signalled = signals is not None and signals.swallow_cancel()
+            raise
         self._local = LocalWorker(asyncio.get_running_loop(), self._handle.request_cancel)
         self._options.client.workers.append(self._local)
         return self._handle
@@ -71,21 +100,48 @@ class EmbeddedWorker:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
+    ) -> bool:
+        """True, which swallows the cancel, if a signal ended the block."""
         handle, local = self._handle, self._local
         if handle is None or local is None:
-            return
+            return False
         if self._pid != os.getpid():
             raise Refused(
                 f"this worker belongs to process {self._pid}, from which this one was forked: "
                 "start workers after the fork"
             )
-        self._handle = self._local = None
+        self._local = None
+        signals = self._signals
+        if signals is not None:
+            signals.draining = True
         try:
             await handle.shutdown_graceful(self._options.shutdown_timeout_s)
         finally:
+            self._handle = None
+            self._restore_signals()
             if local in self._options.client.workers:
                 self._options.client.workers.remove(local)
+        if signals is None or not isinstance(error, asyncio.CancelledError):
+            return False
+        return signals.swallow_cancel()
+
+    async def serve(self) -> None:
+        """Run until a signal comes; needs ``signals``."""
+        try:
+            async with self:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not self._was_signalled:
+                raise  # by somebody else; a signal during the start ends here
+
+    def _end_grace(self) -> None:
+        if self._handle is not None:
+            self._handle.end_grace()
+
+    def _restore_signals(self) -> None:
+        if self._signals is not None:
+            self._signals.restore()
+            self._signals = None
 
     async def _runtime(self) -> "QueueRuntime":
         # Imported here: producers do not load the engine.
@@ -123,6 +179,26 @@ class EmbeddedWorker:
         if options.replaces is not None:
             runtime = runtime.with_replaced(options.replaces)
         return runtime
+
+
+def run_worker(worker: EmbeddedWorker, close: Callable[[], Awaitable[None]]) -> None:
+    """Run a worker with signals on an event loop of its own, then ``close``."""
+
+    async def serve() -> None:
+        try:
+            await worker.serve()
+        finally:
+            await close()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(serve())
+        return
+    raise Refused(
+        "forge.run() would block the event loop of this thread: "
+        "use `async with forge.worker(signals=True)` instead"
+    )
 
 
 def served_queues(

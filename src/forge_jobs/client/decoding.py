@@ -10,6 +10,7 @@ from forge_jobs.core import payload
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.kind_signature import ArgumentMismatch, KindSignature
 
+from .custom_types import from_json
 from .parameters import Parameter, ParameterKind, Parameters
 
 _EMPTY = b"{}"
@@ -194,28 +195,6 @@ def _default(value: object) -> Any:
         return msgspec.field(default=value)
     # The same object as in a plain call of the function.
     return msgspec.field(default_factory=lambda: value)
-
-
-def from_json(wanted: type, value: Any) -> Any:
-    """Convert to a type that msgspec does not know: a pydantic model."""
-    validate = getattr(wanted, "model_validate", None)
-    if not callable(validate):
-        raise TypeError(f"type {wanted.__name__} cannot be read from JSON")
-    try:
-        return validate(value)
-    except ValueError as error:
-        # pydantic's text repeats the refused values, and arguments may be secret.
-        raise ValueError(_without_values(error)) from None
-
-
-def _without_values(error: Any) -> str:
-    if not callable(getattr(error, "errors", None)):
-        return f"{type(error).__name__} while reading a model"
-    lines = [
-        f"{'.'.join(str(part) for part in item['loc']) or 'model'}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
-    return "; ".join(lines)
 
 
 def result_reader(returns: Any) -> Callable[[bytes], Any]:

@@ -16,7 +16,8 @@ from forge_jobs.core.declaration import ArgumentNames
 from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
 from forge_jobs.core.kind_signature import KindSignature
 
-from .decoding import ArgumentDecoder, from_json, result_reader
+from .custom_types import can_change, changed_fields, check_annotation, from_json, is_same
+from .decoding import ArgumentDecoder, result_reader
 from .parameters import Parameter, ParameterKind, Parameters, Unresolved, read, type_text
 
 _SCALARS = (str, int, float, bool, type(None))
@@ -28,6 +29,7 @@ class _SignaturePlan:
     """What is derived from a function's signature once, before the first call."""
 
     __slots__ = (
+        "can_change",
         "contexts",
         "exact",
         "extra",
@@ -69,6 +71,12 @@ class _SignaturePlan:
         self.exact: dict[str, tuple[type, ...]] = {
             name: _exact(annotation) for name, annotation in self.types.items()
         }
+        unusual = [item for item in stored if item.annotation not in (Any, None, *_SCALARS)]
+        for item in unusual:
+            if item.required:
+                check_annotation(item.annotation, where=f"task {kind!r}: parameter {item.name!r}")
+        # Arguments that are compared after a round trip; ``**extra`` under its own name.
+        self.can_change = frozenset(item.name for item in unusual if can_change(item.annotation))
         self.needs_gather = bool(self.rest or self.extra or self.positional_only)
         self.reader = ArgumentDecoder(parameters, kind=kind)
         self.result = result_reader(parameters.returns)
@@ -268,7 +276,32 @@ class Signature:
                 f"task {self._kind!r}: the worker could not read these arguments back: {error}; "
                 f"it takes {plan.parameters}"
             ) from error
+        if plan.can_change:
+            self._check_unchanged(plan, values, data)
         return data
+
+    def _check_unchanged(self, plan: _SignaturePlan, values: dict[str, Any], data: bytes) -> None:
+        """BadArguments for an argument that the worker would get changed."""
+        stored = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        for name, value in values.items():
+            wanted = plan.types.get(name)
+            if wanted is None and plan.extra is not None:
+                wanted = plan.extra.annotation
+            if name not in plan.can_change and (
+                name in plan.types or plan.extra is None or plan.extra.name not in plan.can_change
+            ):
+                continue
+            before = msgspec.convert(value, wanted, dec_hook=from_json)
+            after = msgspec.json.decode(stored[name], type=wanted, dec_hook=from_json)
+            if is_same(before, after):
+                continue
+            fields = ", ".join(map(repr, changed_fields(before, after)))
+            raise BadArguments(
+                f"task {self._kind!r}: argument {name!r} would reach the worker changed"
+                f"{f' in {fields}' if fields else ''}: its JSON form does not hold the whole value "
+                "(a SecretStr is dumped as asterisks). Pass a reference to where the secret is "
+                "kept, or plain values"
+            )
 
     @property
     def _what(self) -> str:

@@ -155,9 +155,10 @@ class Task(Enqueueable[P, R]):
     """A registered function, as ``@forge.task`` returns it.
 
     ``enqueue`` and ``aenqueue`` store a call as a job; ``using(...)`` sets options for single jobs;
-    a plain call runs the function in place and stores nothing (``DefTask`` for ``def``,
-    ``AsyncTask`` for ``async def``). ``kind`` is the task's name in the store, ``settings`` are its
-    checked options.
+    a plain call runs the function in place and stores no job for it (``DefTask`` for ``def``,
+    ``AsyncTask`` for ``async def``); jobs that the function enqueues are stored, those of
+    ``ctx.on_done`` once it has succeeded. ``kind`` is the task's name in the store, ``settings``
+    are its checked options.
     """
 
     def __init__(

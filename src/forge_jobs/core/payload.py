@@ -4,7 +4,10 @@ Refused: NaN and infinities, NUL characters and lone surrogates (Postgres cannot
 than 64 levels, and more bytes than the limit.
 """
 
-from typing import Any, Final
+import ipaddress
+from collections import deque
+from pathlib import PurePath
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -50,11 +53,22 @@ def decode_text(text: str | bytes, *, what: str = "payload") -> Any:
         raise BadPayload(f"{what} is not valid JSON: {error}") from error
 
 
+# Classes whose JSON form is their text.
+TEXT_TYPES: Final = (
+    PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network,
+    ipaddress.IPv6Network, ipaddress.IPv4Interface, ipaddress.IPv6Interface,
+)  # fmt: skip
+
+
 def _plain(value: object) -> object:
     # pydantic models, if that library is in use, without importing it
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
+    if isinstance(value, TEXT_TYPES):
+        return str(value)
+    if isinstance(value, deque):
+        return list(cast("deque[object]", value))
     raise TypeError(f"objects of type {type(value).__name__} have no JSON form")
 
 

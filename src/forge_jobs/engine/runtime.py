@@ -106,6 +106,10 @@ class QueueHandle:
             if self._own_io is not None:
                 self._own_io.close()
 
+    def end_grace(self) -> None:
+        """During ``shutdown_graceful``: do not wait any longer, release what still runs now."""
+        self._process.end_grace()
+
 
 class QueueRuntime:
     """The set-up of a worker: which store, which handlers, which queues. The ``with_…`` methods

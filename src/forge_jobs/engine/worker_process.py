@@ -53,6 +53,7 @@ class WorkerProcess:
         self._inputs = inputs
         job_level = logging.INFO if settings.log_jobs else logging.DEBUG
         self._run_log = RunLog(store.tag, job_level=job_level)
+        self._shutdown: Shutdown | None = None
         self.parts = parts = WorkerParts(
             inputs,
             stats=self._stats,
@@ -158,7 +159,7 @@ class WorkerProcess:
     async def stop(self, grace_s: float) -> None:
         """Shut down; by default within ``grace_s`` and two seconds, whatever the store does."""
         parts = self.parts
-        shutdown = Shutdown(
+        self._shutdown = shutdown = Shutdown(
             parts.in_flight,
             parts.local_queues,
             parts.finish_buffer,
@@ -190,6 +191,11 @@ class WorkerProcess:
 
     def _host_fields(self) -> dict[str, object]:
         return {"host_id": self.host_id, IN_MESSAGE: _STARTED}
+
+    def end_grace(self) -> None:
+        """During ``stop``: give running jobs no more time."""
+        if self._shutdown is not None:
+            self._shutdown.end_grace()
 
     async def _give_up_slots(self) -> None:
         """While the last jobs run: take no new slots, and give up those that become free."""

@@ -61,6 +61,11 @@ class Shutdown:
         self._grace_s = grace_s
         self._shutdown_s = shutdown_s
         self._grace_ended_at = clock.mono()
+        self._grace_is_over = False
+
+    def end_grace(self) -> None:
+        """Give running jobs no more time: they are interrupted and released now."""
+        self._grace_is_over = True
 
     async def wind_down(self) -> None:
         """Release, wait and write what can be written; the exchange loop still runs meanwhile."""
@@ -68,7 +73,10 @@ class Shutdown:
         self._local_queues.close()
         self._local_queues.release_all()
         try:
-            await self._until(lambda: in_flight.running == 0, self._clock.mono() + self._grace_s)
+            await self._until(
+                lambda: in_flight.running == 0 or self._grace_is_over,
+                self._clock.mono() + self._grace_s,
+            )
         finally:
             self._grace_ended_at = self._clock.mono()
         flushed_by = _FLUSHED_BY if in_flight.running else _RELEASED_BY

@@ -302,7 +302,9 @@ class Pool:
         if own.closer is None:
             await self._close_connections(own)
         else:
-            await own.closer.aclose()
+            # RuntimeError: it runs already, since its loop is ending.
+            with contextlib.suppress(RuntimeError):
+                await own.closer.aclose()
 
     async def _close_connections(self, own: _LoopConnections) -> None:
         for driver in self._remove(own):
