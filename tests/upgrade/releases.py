@@ -80,8 +80,10 @@ def _patch_functions(postgres: Path) -> None:
     writes it with every claim, and so does the ``claim_waiting_v2`` that calls it."""
     exchange = postgres / "functions" / "exchange_v1.sql"
     carrying = exchange.read_text()
+    revision = re.search(r"^-- revision: (\d+)$", carrying, flags=re.MULTILINE)
+    assert revision is not None
     for old, new in (
-        ("-- revision: 1\n", "-- revision: 2\n"),
+        (f"{revision[0]}\n", f"-- revision: {int(revision[1]) + 1}\n"),
         ("progress_note, result)", "progress_note, result, note)"),
         ("p_done_results[ordinal]\n", "p_done_results[ordinal], note\n"),
     ):

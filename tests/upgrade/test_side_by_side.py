@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import forge_jobs
+from forge_jobs.backends.postgres import function_sets
 from forge_jobs.backends.url import open_store
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.status import JobStatus
@@ -307,7 +308,8 @@ async def test_functions_of_both_releases_are_used_side_by_side(
     sets = postgres.sql(
         f"SELECT name || ' ' || revision FROM {schema}.function_sets WHERE name LIKE 'exchange%'"
     )
-    assert sets.splitlines() == ["exchange_v1 2", "exchange_v2 1"]
+    [revision] = [one.revision for one in function_sets.load() if one.name == "exchange_v1"]
+    assert sets.splitlines() == [f"exchange_v1 {revision + 1}", "exchange_v2 1"]
 
 
 async def test_an_incompatible_release_locks_older_ones_out(cluster: Cluster) -> None:
