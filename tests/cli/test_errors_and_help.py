@@ -52,11 +52,13 @@ def test_the_worker_command_accepts_every_option_of_its_help(
     run(["worker", "--help"])
     panel = capsys.readouterr().out.split("Options")[1]
     options = [name for name in re.findall(r"│ (--[a-z-]+)", panel) if name != "--help"]
-    assert len(options) == 7
-    words = [word for name in options for word in (name, "1")]
+    assert len(options) >= 9
+    words = [word for name in options for word in (name, "1") if name != "--log-jobs"]
+    words.append("--log-jobs")
     assert worker(["wrong.py", *words]) == 2
     assert "--log-format '1'" in capsys.readouterr().err
     words[words.index("--log-format") + 1] = "json"
+    words[words.index("--log-level") + 1] = "debug"
     assert worker(["wrong.py", *words]) == 2
     assert "APP 'wrong.py'" in capsys.readouterr().err
 
