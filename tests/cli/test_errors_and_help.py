@@ -54,10 +54,12 @@ def test_the_worker_command_accepts_every_option_of_its_help(
     options = [name for name in re.findall(r"│ (--[a-z-]+)", panel) if name != "--help"]
     # Every option has a text, and so has the argument APP.
     assert len(options) == len(HELP) - 1
-    words = [word for name in options for word in (name, "1")]
+    words = [word for name in options for word in (name, "1") if name != "--log-jobs"]
+    words.append("--log-jobs")
     assert worker(["wrong.py", *words]) == 2
     assert "--log-format '1'" in capsys.readouterr().err
     words[words.index("--log-format") + 1] = "json"
+    words[words.index("--log-level") + 1] = "debug"
     assert worker(["wrong.py", *words]) == 2
     assert "APP 'wrong.py'" in capsys.readouterr().err
 
