@@ -24,3 +24,11 @@ def children_of(actor: Actor) -> list[int]:
     except OSError:
         return []
     return [int(word) for word in text.split()]
+
+
+def is_worker(pid: int) -> bool:
+    """Whether this process is a worker's child process that still runs."""
+    try:
+        return b"forge_jobs.cli.worker_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

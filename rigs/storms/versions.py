@@ -17,14 +17,14 @@ from rigs.storms import counters
 from rigs.storms.arguments import StormArguments, print_report
 from rigs.storms.checks import Evidence, check
 from rigs.storms.databases import Database, open_database
-from rigs.storms.front_door import children_of, worker_command
+from rigs.storms.front_door import children_of, is_worker, worker_command
 from rigs.storms.history import now
 from rigs.storms.rig import Actor, Log, Options, Rig, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 VERSIONS = ("old", "new")
 # From the acknowledgement to the first start. Kills and restarts of workers are part of it.
-HANDED_ON_S = 10.0
+HANDED_ON_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,9 @@ def storm(backend: str, arguments: StormArguments) -> bool:
             evidence = rig.run()
             report = check(evidence)
             report.findings["handed on too slowly"] = list(slow_starts(evidence))
+            report.findings["workers without a parent"] = [
+                f"pid {pid} still runs" for pid in rig.orphaned if is_worker(pid)
+            ]
             report.findings["counters unlike the rows"] = counters.differences(database.url)
             waits = sorted(_waits(evidence).values())
             report.figures["slowest first start"] = f"{waits[-1]:.2f} s" if waits else "–"
@@ -98,6 +101,7 @@ class VersionRig(Rig[VersionOptions]):
     def __init__(self, options: VersionOptions, folder: Path, database: Database, log: Log) -> None:
         super().__init__(options, folder, database, log)
         self.rolls = 0
+        self.orphaned: list[int] = []
         self._rolling: set[str] = set()
         for number, actor in enumerate((*self.workers, *self.producers)):
             self._set_version(actor, VERSIONS[number % 2])
@@ -171,6 +175,7 @@ class VersionRig(Rig[VersionOptions]):
             victim.killed = True
             victim.process.send_signal(signal.SIGTERM)
             return
+        self.orphaned += children_of(victim)
         for pid in (victim.process.pid, *children_of(victim)):
             self.history.write("kill", victim=pid, actor=victim.name, blackout=False)
         victim.killed = True

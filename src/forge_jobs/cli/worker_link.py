@@ -5,6 +5,7 @@ the parent, and the death of the parent is still noticed.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -44,9 +45,11 @@ class WorkerLink:
         duplicate.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=duplicate)
         try:
-            while line := await reader.readline():
-                if line.strip() == b"drain":
-                    on_drain(False)
+            # Reset: the parent was killed before it had read our last message.
+            with contextlib.suppress(ConnectionError):
+                while line := await reader.readline():
+                    if line.strip() == b"drain":
+                        on_drain(False)
             on_drain(True)
         finally:
             writer.close()
