@@ -73,7 +73,7 @@ POSTGRES_SNAPSHOT = Target(
     "postgres-snapshot", "Postgres: claim p99 under a held snapshot", 2, 2, "×", Sense.MAX_AT
 )
 POSTGRES_ANALYZE = Target(
-    "postgres-analyze", "Postgres: speed after ANALYZE of dead rows, to before", 0.8, 0.95, "×"
+    "postgres-analyze", "Postgres: speed after ANALYZE, to before", 0.8, 0.95, "×"
 )
 
 PAGES = Target("pages", "the slowest page over 1 M jobs", 100, 50, "ms", Sense.BELOW)

@@ -70,7 +70,10 @@ def test_r12c_jobs_run_while_nobody_reads_the_log(tmp_path: Path, kind: str) -> 
             read += data
         lines = read.decode().splitlines()
         assert len(lines) > 20
-        assert all(line.startswith("20") for line in lines[:-1])
+        # A line begins with its time; those of a traceback follow it.
+        first, whole = lines[0], [line for line in lines[:-1] if line.startswith("20")]
+        assert first.startswith("20")
+        assert all(" forge_jobs." in line for line in whole)
     finally:
         os.close(reading)
         if worker.poll() is None:

@@ -33,7 +33,10 @@ def test_a_late_finish_of_a_stopped_worker_is_refused(site: Site) -> None:
     for job_id in (cancelled, late):
         job = site.job(job_id)
         assert (job.status, job.result) == ("done", b'"second"')
-        assert (job.attempts, job.epoch, job.crashes) == (2, 3, 1)
+        assert (job.attempts, job.crashes) == (2, 1)
+        # Two claims and a reap; a claim and a release more if it was stored before the worker had
+        # published its tasks.
+        assert job.epoch in (3, 5)
     assert site.noted("late", "late")[0]["cancelled"] is True
 
     # It takes part again, as a new process.

@@ -1,6 +1,7 @@
 """R12 d: what a worker of 1,000 queues costs while it has nothing to do."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,10 @@ async def test_r12d_an_idle_worker_of_many_queues_exchanges_and_polls_seldom(
     async with Forge(f"sqlite:///{path}") as forge:
         store = forge.store
         assert isinstance(store, SqliteStore)
+
+        @forge.task(kind="k", queue="q123")
+        async def nothing() -> None: ...
+
         async with forge.worker(queues=dict.fromkeys(QUEUES, 10)):
             await asyncio.sleep(2)
             counted, exchanges = Counted(store), 0
@@ -81,12 +86,14 @@ async def test_r12d_an_idle_worker_of_many_queues_exchanges_and_polls_seldom(
                 return await exchange(request)
 
             monkeypatch.setattr(store.jobs, "exchange", counting)
+            begun = time.monotonic()
             for _ in range(30):
                 await store.jobs.enqueue([NewJob(kind="k", queue="other")])
                 await asyncio.sleep(0.1)
-            # In three seconds: one exchange a second, and services.
-            assert exchanges <= 10
-            assert counted.statements < 600
+            # One exchange a second, and services; a busy machine takes more than three seconds.
+            seconds = time.monotonic() - begun
+            assert exchanges <= 4 + 2 * seconds
+            assert counted.statements < 200 * seconds
             # A job of one queue: it was 900 exchanges until all queues had been asked.
             exchanges = counted.statements = 0
             await store.jobs.enqueue([NewJob(kind="k", queue="q123")])

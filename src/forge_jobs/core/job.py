@@ -185,16 +185,16 @@ class AttemptError(Struct, frozen=True):
     message: str
     traceback: str | None = None
 
+    @property
+    def moment(self) -> datetime:
+        """``at`` as an aware datetime."""
+        return to_datetime(self.at)
+
 
 def shown_progress(status: JobStatus, progress: float | None) -> float | None:
     """The progress of a job as a record shows it: 1 once it is done, whatever its handler reported
     last. None stays None: the handler reported nothing."""
     return 1.0 if progress is not None and status is JobStatus.DONE else progress
-
-    @property
-    def moment(self) -> datetime:
-        """``at`` as an aware datetime."""
-        return to_datetime(self.at)
 
 
 class LogLine(Struct, frozen=True):

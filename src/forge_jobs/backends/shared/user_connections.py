@@ -3,10 +3,12 @@
 None of their libraries is imported here: an object is known by the classes it derives from.
 """
 
-import sqlite3
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from forge_jobs.core.errors import BadOption
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _ASYNC_SQLALCHEMY: Final = frozenset({"AsyncConnection", "AsyncSession", "async_scoped_session"})
 
@@ -60,8 +62,11 @@ async def async_sqlalchemy_connection(transaction: object) -> Any:
     return given
 
 
-def sqlite_connection(transaction: object, where: str) -> sqlite3.Connection:
+def sqlite_connection(transaction: object, where: str) -> "sqlite3.Connection":
     """The sqlite3 connection below a synchronous ``tx=``. BadOption if there is none."""
+    # Imported here: programs on other stores do not load it.
+    import sqlite3
+
     found: object = transaction
     if is_async(transaction):
         raise must_be_awaited(transaction)

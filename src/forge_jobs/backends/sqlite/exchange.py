@@ -80,11 +80,13 @@ class ExchangeOperation:
         tx.ingest()
         cancel_keys = set(read_keys(cancels)) if cancels != "[]" else set[int]()
         verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
-        if tx.touched_buckets and self._promote_due(tx):
+        promoted = bool(tx.touched_buckets) and self._promote_due(tx)
+        if promoted:
             dues_changed = True
         tx.admit_held()
         limits = None
-        if limited != "[]" or on_track:
+        # Promoted jobs may be on a track that the snapshot did not have.
+        if limited != "[]" or on_track or promoted:
             limits = {limit.name: limit for limit in _limits_of(limited)}
         if gates != "[]":
             for name in _gates_to_ease(request.finish, verdicts, limits):

@@ -84,10 +84,10 @@ def _claim_wanted(tx: Transaction, request: Exchange) -> tuple[list[ClaimedJob],
     tables = tx.tables
     claimed: list[ClaimedJob] = []
     next_times: list[Instant] = []
+    # Promotes first, in all queues, and then admits held jobs to the slots that the finishes freed,
+    # so that a job that is due by now keeps its turn in its lane.
+    promotion.promote_queues(tx, [want.queue for want in request.want], UNBOUNDED)
     for want in request.want:
-        # Promotes first and then admits held jobs to the slots that the finishes freed, so that a
-        # job that is due by now keeps its turn in its lane.
-        promotion.promote_queue(tx, want.queue, UNBOUNDED)
         queue = tables.queues.get(want.queue)
         if queue is not None and queue.paused:
             continue

@@ -1,5 +1,7 @@
 """Promotes jobs that have become due, and cancels those whose expiry has passed."""
 
+from collections.abc import Iterable
+
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Promoted
 
@@ -10,22 +12,29 @@ from .transaction import Transaction
 def promote(tx: Transaction, *, limit: int) -> Promoted:
     """Promote due jobs of all queues to pending and cancel expired ones."""
     index = tx.tables.index
-    expired = promoted = 0
+    expired = 0
     while (first := index.first_expiring()) is not None and first[0] <= tx.now:
         if expired == limit:
-            return Promoted(promoted, expired, tx.now, True)
+            return Promoted(0, expired, tx.now, True)
         transitions.expire(tx, list(tx.load([first[1]]).values()))
         expired += 1
-    for queue in index.waiting_queues():
-        promoted += promote_queue(tx, queue, limit - expired - promoted)
+    promoted = promote_queues(tx, index.waiting_queues(), limit - expired)
     times = [index.first_expiring(), *map(index.first_due, index.waiting_queues())]
     next_due = min((time[0] for time in times if time is not None), default=None)
     return Promoted(promoted, expired, next_due, next_due is not None and next_due <= tx.now)
 
 
-def promote_queue(tx: Transaction, queue: str, limit: int) -> int:
-    """Promote due jobs of one queue; how many. Jobs that become due together leave their limit
+def promote_queues(tx: Transaction, queues: Iterable[str], limit: int) -> int:
+    """Promote due jobs of some queues; how many. Jobs that become due together leave their limit
     bucket in its order, not in that of their times: all of them are held in it first."""
+    promoted = 0
+    for queue in queues:
+        promoted += _promote_due(tx, queue, limit - promoted)
+    limit_buckets.admit_touched(tx)
+    return promoted
+
+
+def _promote_due(tx: Transaction, queue: str, limit: int) -> int:
     index, promoted = tx.tables.index, 0
     while promoted < limit:
         first = index.first_due(queue)
@@ -38,5 +47,4 @@ def promote_queue(tx: Transaction, queue: str, limit: int) -> int:
             transitions.transition(tx, row, Event.PROMOTE, JobStatus.PENDING)
             tx.store([row])
         promoted += 1
-    limit_buckets.admit_touched(tx)
     return promoted
