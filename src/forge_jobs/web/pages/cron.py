@@ -135,7 +135,7 @@ def _encode_payload(text: str) -> bytes:
 
 
 def _remedy(params: Params) -> str | None:
-    return None if params.get("force") else 'tick "unchecked"'
+    return None if params.get("force") else 'tick "Do not check against published tasks"'
 
 
 def _parse_int(field: str, text: str) -> int:
