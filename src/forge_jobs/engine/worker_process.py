@@ -151,8 +151,8 @@ class WorkerProcess:
             self._tasks.append(asyncio.create_task(work, name=f"forge-{service.name}"))
         kinds = len(inputs.handlers.kinds())
         _LOG.info(
-            "worker started: %s serves %s with %d tasks",
-            *(self.host_id, ", ".join(inputs.queues), kinds),
+            "worker started: %s serves %s with %d %s",
+            *(self.host_id, ", ".join(inputs.queues), kinds, "task" if kinds == 1 else "tasks"),
             extra={"host_id": self.host_id, "queues": list(inputs.queues), IN_MESSAGE: _STARTED},
         )
 

@@ -107,19 +107,24 @@ def _not_due_reason(record: JobRecord) -> Reason:
     if record.status is JobStatus.FAILED:
         attempt = f"attempt {record.attempts} of {record.max_attempts} failed"
         return Reason(
-            code="retry", text=f"{attempt}; it is tried again", until=until, remedy=remedy
+            code="retry",
+            text=f"{attempt}; it waits for its next attempt",
+            until=until,
+            remedy=remedy,
         )
     if record.missing_since is not None and (record.last_error or "").endswith(WAITS_FOR_VERSION):
         refusal = (record.last_error or "").removesuffix(WAITS_FOR_VERSION)
-        text = f"a worker of another version refused it: {refusal}; it is offered again"
+        text = f"a worker of another version refused it: {refusal}; it waits to be offered again"
         remedy = "start a worker whose version of the task takes these arguments"
         return Reason(code="other_version", text=text, until=until, remedy=remedy)
     if record.missing_since is not None:
-        text = f"no worker that took it knows the kind {record.kind!r}; it is offered again"
+        text = (
+            f"no worker that took it knows the kind {record.kind!r}; it waits to be offered again"
+        )
         remedy = "start a worker whose app registers this kind"
         return Reason(code="missing_kind", text=text, until=until, remedy=remedy)
     if record.throttled_since is not None:
-        text = "its handler said that a limit was hit; it is tried again"
+        text = "its handler said that a limit was hit; it waits for its next attempt"
         return Reason(code="throttled_job", text=text, until=until, remedy=remedy)
     return Reason(code="scheduled", text="it is scheduled", until=until, remedy=remedy)
 
