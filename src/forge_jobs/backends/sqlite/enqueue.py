@@ -139,9 +139,10 @@ class _Run:
 def insert_single(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
     """The short path for one plain job on the caller's thread; None, without effect, if it cannot
     be taken."""
-    if not is_short(job):
+    payload = job.payload
+    if not is_plain(job) or not is_due_now(job) or needs_body(payload):
         return None
-    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, job.payload)
+    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
     key = writer.insert_here(_INSERT_SINGLE, values, notify_queue=job.queue)
     if key is None:
         return None
@@ -151,19 +152,17 @@ def insert_single(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueu
 
 
 def insert_on_loop(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
-    """The same on an event loop, for a job that ``is_short``; it waits for no other writer."""
-    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, job.payload)
+    """The same on an event loop; it waits for no other writer."""
+    payload = job.payload
+    if not is_plain(job) or not is_due_now(job) or needs_body(payload):
+        return None
+    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
     key = writer.insert_on_loop(_INSERT_SINGLE, values, notify_queue=job.queue)
     if key is None:
         return None
     if key % _INGEST_EVERY == 0:
         writer.run_later(Tx.ingest)
     return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
-
-
-def is_short(job: NewJob) -> bool:
-    """Whether a job can be stored by one INSERT of its own."""
-    return is_plain(job) and is_due_now(job) and not needs_body(job.payload)
 
 
 def _key_holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:

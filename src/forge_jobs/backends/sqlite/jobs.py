@@ -58,12 +58,13 @@ class SqliteJobs:
         self.tag = 0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if len(jobs) == 1 and enqueue.is_short(jobs[0]):
+        if len(jobs) == 1:
             return await self._writer.call_alone(Enqueue(jobs), self._enqueue_inline)
         return await self._writer.call(Enqueue(jobs), durable=True)
 
     def _enqueue_inline(self, operation: Enqueue) -> list[Enqueued] | None:
-        """The same on the event loop's thread; None, without effect, if it would have to wait."""
+        """The same on the event loop's thread; None, without effect, if the job has options or
+        other writers are busy."""
         stored = enqueue.insert_on_loop(
             self._writer, operation.jobs[0], self._clock.now(), self.tag
         )

@@ -142,9 +142,10 @@ class Writer:
         """
         loop, lone = asyncio.get_running_loop(), self._lone
         request = WriteRequest(operation, True)
-        if lone is not None and lone.loop is loop:
-            self._lone = None
-            self._hand_over(lone, loop)
+        if lone is not None and lone.loop is loop and not lone.done:
+            # It stays there until its turn, so that a third call needs no turn of its own.
+            if lone.future is None:
+                self._hand_over(lone, loop)
             return await self._hand_over(request, loop)
         request.loop = loop
         try:
