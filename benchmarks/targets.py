@@ -13,6 +13,12 @@ DRAIN_NORMAL = Target(
 )
 ENQUEUE_FULL = Target("enqueue-full", "enqueue one by one, FULL, to Huey", 1.1, 1.5, "×")
 ENQUEUE_NORMAL = Target("enqueue-normal", "enqueue one by one, NORMAL, to litequeue", 0.9, 1, "×")
+ENQUEUE_AWAITED_FULL = Target(
+    "enqueue-awaited-full", "awaited one by one, FULL, to synchronous calls", 0.5, 0.8, "×"
+)
+ENQUEUE_AWAITED_NORMAL = Target(
+    "enqueue-awaited-normal", "awaited one by one, NORMAL, to synchronous", 0.3, 0.6, "×"
+)
 IDLE_P50 = Target("idle-p50", "enqueue to start, other process, p50", 3, 1, "ms", Sense.MAX_AT)
 IDLE_P99 = Target("idle-p99", "enqueue to start, other process, p99", 8, 5, "ms", Sense.MAX_AT)
 IDLE_CPU = Target("idle-cpu", "CPU of an idle worker", 1.0, 0.5, "%", Sense.BELOW)
@@ -22,6 +28,8 @@ DEF_FULL = Target("def-full", "def no-op, FULL, to the best FULL peer", 5, 10, "
 DEF_NORMAL = Target(
     "def-normal", "def no-op, NORMAL, to litequeue, rows kept", 5, 10, "×", level="normal"
 )
+START_WORKER = Target("start-worker", "forge worker to its first job", 1, 0.5, "s", Sense.MAX_AT)
+START_LIST = Target("start-list", "forge jobs list on an empty store", 0.35, 0.2, "s", Sense.MAX_AT)
 DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.MAX_AT)
 
 METRICS = Target("metrics", "drain with metrics on, to off", 0.9, 0.95, "×")
@@ -96,7 +104,8 @@ POSTGRES_PAGES_IDLE = Target(
 )
 
 ALL = (
-    DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY,
+    DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, ENQUEUE_AWAITED_NORMAL,
+    ENQUEUE_AWAITED_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY, START_WORKER, START_LIST,
     AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, METRICS, POSTGRES_METRICS, LIMITS, POSTGRES_LIMITS, POOL,
     POSTGRES_DRAIN,
     POSTGRES_CEILING, POSTGRES_BULK,

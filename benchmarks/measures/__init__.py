@@ -22,6 +22,7 @@ from benchmarks.measures.postgres_idle import PostgresIdle
 from benchmarks.measures.postgres_recovery import PostgresRecovery
 from benchmarks.measures.postgres_snapshot import PostgresSnapshot
 from benchmarks.measures.postgres_waiting import PostgresWaiting
+from benchmarks.measures.start import Start
 from benchmarks.measures.sync import Sync
 from benchmarks.measures.waiting import Waiting
 
@@ -29,6 +30,7 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "drain": Drain,
     "enqueue": Enqueue,
     "idle": Idle,
+    "start": Start,
     "await": Waiting,
     "def": Sync,
     "depth": Depth,

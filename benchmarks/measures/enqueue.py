@@ -1,11 +1,12 @@
-"""Enqueueing one by one from synchronous code, in paired windows; bulk and 100 callers as extras.
+"""Enqueueing one by one, in paired windows; bulk and 100 callers as extras.
 
 Each call returns after its commit. NORMAL: ours to litequeue's `put`. FULL: ours to a Huey task
 call (a pickled row, one commit). The two processes of a pair stay open and take turns, window
 by window, so that both see the same machine; the ratio of each pair counts and the verdict uses
-a 90 % interval. Bulk: `enqueue_many` by the thousand beside litequeue's own transaction around
-a thousand `put`s; Huey and persist-queue have none. 100 callers: tasks awaiting `aenqueue` for
-us, threads for the peers.
+a 90 % interval. Awaited: windows of `await aenqueue()` beside windows of the synchronous call, in
+the same process and on the same store. Bulk: `enqueue_many` by the thousand beside litequeue's
+own transaction around a thousand `put`s; Huey and persist-queue have none. 100 callers: tasks
+awaiting `aenqueue` for us, threads for the peers.
 """
 
 from __future__ import annotations
@@ -31,18 +32,26 @@ class Duel:
     system: str
     synchronous: str
     target: Target
+    awaited: Target
     window: int
 
 
 DUELS = (
-    Duel("ours NORMAL", "litequeue", "litequeue", "normal", targets.ENQUEUE_NORMAL, 3_000),
-    Duel("ours FULL", "huey", "huey", "full", targets.ENQUEUE_FULL, 500),
-)
+    Duel(
+        "ours NORMAL", "litequeue", "litequeue", "normal", targets.ENQUEUE_NORMAL,
+        targets.ENQUEUE_AWAITED_NORMAL, 3_000,
+    ),
+    Duel(
+        "ours FULL", "huey", "huey", "full", targets.ENQUEUE_FULL,
+        targets.ENQUEUE_AWAITED_FULL, 500,
+    ),
+)  # fmt: skip
+AWAITED = "awaited to synchronous"
 
 
 class Enqueue:
     name = "enqueue"
-    title = "enqueue from synchronous code"
+    title = "enqueue one by one, synchronous and awaited"
 
     def __init__(self) -> None:
         self._problems: list[str] = []
@@ -85,6 +94,10 @@ class Enqueue:
                 if len(speed) == len(sides):
                     value = speed[duel.ours] / speed[duel.peer]
                     figures.append(Figure(duel.ours, f"ratio to {duel.peer}", value, "×"))
+            if duel.ours in present:
+                for pair in range(pairs):
+                    figures += awaited(duel.ours, agents[duel.ours], window, number + pair)
+                put[duel.ours] += 2 * pairs * window
             for label in in_turn(present, number):
                 figures += self._extras(bench, label, sides[label], agents[label], put)
             for label in present:
@@ -128,7 +141,21 @@ class Enqueue:
             own = series.median(duel.ours, "jobs/s")
             note = " to ".join(f"{speed:,.0f}/s" for speed in (own, peer) if speed is not None)
             outcomes.append(paired(duel.target, ratios, f"{note} of {duel.peer}"))
+        for duel in DUELS:
+            speed = series.median(duel.ours, "awaited/s")
+            note = "" if speed is None else f"{speed:,.0f}/s awaited"
+            outcomes.append(paired(duel.awaited, series.of(duel.ours, AWAITED), note))
         return outcomes
+
+
+def awaited(label: str, agent: Agent, window: int, number: int) -> list[Figure]:
+    """One window of awaited calls and one of synchronous calls, and their ratio."""
+    told: dict[str, dict[str, float]] = {}
+    for verb in in_turn(["enqueue", "enqueue_awaited"], number):
+        told[verb] = agent.ask(verb, jobs=window)
+    own = rate(label, "awaited/s", told["enqueue_awaited"])
+    other = rate(label, "synchronous/s", told["enqueue"])
+    return [own, Figure(label, AWAITED, own.value / other.value, "×")]
 
 
 def rate(label: str, name: str, told: dict[str, float]) -> Figure:

@@ -129,15 +129,18 @@ def gap(bench: Bench) -> float:
     return QUICK_GAP_SECONDS if bench.size.quick else GAP_SECONDS
 
 
-def start_worker(bench: Bench, store: Path, stamps: Path) -> Child:
+def start_worker(
+    bench: Bench, store: Path, stamps: Path, environment: dict[str, str] | None = None
+) -> Child:
     """`forge worker`, exactly as a user starts it."""
     app = "benchmarks.systems.forge_app:forge"
     arguments = ["forge_jobs", "worker", app, "--queues", f"bench:{SLOTS}"]
-    environment = {
+    settings = {
         "FORGE_URL": forge_rows.url(store, LEVEL),
         "FORGE_BENCH_STAMPS": str(stamps),
+        **(environment or {}),
     }
-    return start_child(arguments, bench.home / "worker.log", environment, speaks=False)
+    return start_child(arguments, bench.home / "worker.log", settings, speaks=False)
 
 
 def family(pid: int) -> list[psutil.Process]:

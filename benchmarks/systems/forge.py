@@ -68,6 +68,15 @@ class ForgeSystem(Pages):
     def enqueue(self, jobs: int) -> dict[str, Any]:
         return span(lambda: self._put(jobs), jobs)
 
+    def enqueue_awaited(self, jobs: int) -> dict[str, Any]:
+        """One awaited call after the other on one event loop."""
+
+        async def put() -> None:
+            for _ in range(jobs):
+                await self._app.noop.aenqueue()
+
+        return span(lambda: asyncio.run(put()), jobs)
+
     def enqueue_bulk(self, jobs: int) -> dict[str, Any]:
         return span(lambda: self._put_many(jobs), jobs)
 

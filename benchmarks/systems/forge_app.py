@@ -73,6 +73,13 @@ async def long_stamp() -> None:
     await asyncio.sleep(600)
 
 
+@forge.task(kind="start_stamp", queue=QUEUE)
+async def start_stamp() -> None:
+    """Writes the moment of its start."""
+    with open(os.environ[STAMPS], "a") as stamps:
+        stamps.write(f"{time.monotonic()!r}\n")
+
+
 @forge.task(kind="stamp", queue=QUEUE)
 async def stamp(sent: float) -> None:
     milliseconds = (time.monotonic() - sent) * 1_000
@@ -82,4 +89,5 @@ async def stamp(sent: float) -> None:
 
 TASKS = {
     "noop": noop, "noop_def": noop_def, "wait": wait, "wait_5": wait_5, "long_stamp": long_stamp,
+    "start_stamp": start_stamp,
 }  # fmt: skip

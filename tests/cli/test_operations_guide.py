@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from forge_jobs import Forge
-from forge_jobs.cli.commands import app
+from forge_jobs.cli.commands import tree
 from forge_jobs.ops.prometheus import prometheus_text
 
 _COMMAND = re.compile(r"`forge ([^`…]+)")
@@ -25,7 +25,7 @@ def test_every_command_exists_with_its_options(guide: str) -> None:
     assert len(lines) > 15
     for line in lines:
         words = line.split()
-        command: Any = typer.main.get_command(app)
+        command: Any = typer.main.get_command(tree())
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
         if command.name == "workers" and words[:1] == ["quiet"]:

@@ -11,7 +11,7 @@ import forge_jobs
 
 from .exit_codes import Stop
 
-PASS_THROUGH: Final[dict[str, Any]] = {"ignore_unknown_options": True, "allow_extra_args": True}
+CONTEXT_SETTINGS: Final[dict[str, Any]] = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 def bench(context: typer.Context) -> None:

@@ -1,45 +1,23 @@
-"""The tree of all commands, and the mapping from errors to exit codes."""
+"""The tree of all commands, and the mapping from errors to exit codes.
+
+A command imports its own modules only: all of them take 40 ms of the 130 of `forge jobs list`.
+"""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 
 from forge_jobs.core.errors import ForgeError
 
-from . import (
-    audit,
-    bench,
-    bulk,
-    cron,
-    database,
-    demo,
-    dev,
-    enqueue,
-    health,
-    jobs,
-    limits,
-    queues,
-    web,
-    workers,
-)
 from .exit_codes import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, print_error
 from .worker import DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LOG_FORMAT, HELP, start
 
 RUN, OPERATE, STORE = "Run", "Inspect and operate", "Store"
 
-app = typer.Typer(
-    name="forge",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
 
-
-@app.callback(invoke_without_command=True)
 def forge(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -58,7 +36,6 @@ def forge(
         raise typer.Exit
 
 
-@app.command(rich_help_panel=RUN)
 def worker(
     app: Annotated[str, typer.Argument(metavar="APP", help=HELP["app"])],
     queues: Annotated[str | None, typer.Option(metavar="LIST", help=HELP["queues"])] = None,
@@ -100,27 +77,54 @@ def worker(
     )
 
 
-app.command("dev", rich_help_panel=RUN)(dev.dev)
-app.command("demo", rich_help_panel=RUN)(demo.demo)
-app.add_typer(web.app, name="web", rich_help_panel=RUN)
-app.command("enqueue", rich_help_panel=RUN)(enqueue.enqueue)
-app.add_typer(jobs.app, name="jobs", rich_help_panel=OPERATE)
-app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
-app.add_typer(cron.app, name="cron", rich_help_panel=OPERATE)
-app.add_typer(limits.app, name="limits", rich_help_panel=OPERATE)
-app.add_typer(workers.app, name="workers", rich_help_panel=OPERATE)
-app.command("audit", rich_help_panel=OPERATE)(audit.audit)
-app.command("stats", rich_help_panel=OPERATE)(health.stats)
-app.command("doctor", rich_help_panel=STORE)(health.doctor)
-app.add_typer(database.app, name="db", rich_help_panel=STORE)
-app.command("bench", rich_help_panel=STORE, context_settings=bench.PASS_THROUGH)(bench.bench)
-bulk.add_to(jobs.app)
+# Name, its place in the help, and its module and function; without a function the module's ``app``.
+COMMANDS: Final = (
+    ("worker", RUN, "commands", "worker"),
+    ("dev", RUN, "dev", "dev"),
+    ("demo", RUN, "demo", "demo"),
+    ("web", RUN, "web", ""),
+    ("enqueue", RUN, "enqueue", "enqueue"),
+    ("jobs", OPERATE, "jobs", ""),
+    ("queues", OPERATE, "queues", ""),
+    ("cron", OPERATE, "cron", ""),
+    ("limits", OPERATE, "limits", ""),
+    ("workers", OPERATE, "workers", ""),
+    ("audit", OPERATE, "audit", "audit"),
+    ("stats", OPERATE, "health", "stats"),
+    ("doctor", STORE, "health", "doctor"),
+    ("db", STORE, "database", ""),
+    ("bench", STORE, "bench", "bench"),
+)
+
+
+def tree(first: str | None = None) -> typer.Typer:
+    """The commands; only the one called ``first``, if there is one."""
+    app = typer.Typer(
+        name="forge",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback(invoke_without_command=True)(forge)
+    chosen = [command for command in COMMANDS if command[0] == first]
+    for name, panel, module_name, function in chosen or COMMANDS:
+        module = import_module(f".{module_name}", __package__)
+        if function:
+            settings = getattr(module, "CONTEXT_SETTINGS", None)
+            command: Callable[..., Any] = getattr(module, function)
+            app.command(name, rich_help_panel=panel, context_settings=settings)(command)
+        else:
+            app.add_typer(module.app, name=name, rich_help_panel=panel)
+    return app
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     as_json = "--json" in arguments
     try:
+        app = tree(arguments[0] if arguments else None)
         code = app(args=list(arguments), prog_name="forge", standalone_mode=False)
     except ForgeError as error:
         print_error(str(error), code=error.code, as_json=as_json)

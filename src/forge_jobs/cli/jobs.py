@@ -12,7 +12,7 @@ from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
 from forge_jobs.ops.views import ErrorView, JobsPage, JobSummary, JobView, Reason
 
-from . import terminal
+from . import bulk, terminal
 from .options import (
     AsJson,
     ErrorText,
@@ -227,3 +227,6 @@ def _heading(title: str) -> None:
 def _section(title: str, body: str) -> None:
     _heading(title)
     terminal.console().print(body, soft_wrap=True)
+
+
+bulk.add_to(app)

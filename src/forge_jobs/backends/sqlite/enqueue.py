@@ -151,6 +151,20 @@ def insert_single(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueu
     return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
 
 
+def insert_on_loop(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
+    """The same on an event loop; it waits for no other writer."""
+    payload = job.payload
+    if not is_plain(job) or not is_due_now(job) or needs_body(payload):
+        return None
+    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
+    key = writer.insert_on_loop(_INSERT_SINGLE, values, notify_queue=job.queue)
+    if key is None:
+        return None
+    if key % _INGEST_EVERY == 0:
+        writer.run_later(Tx.ingest)
+    return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
+
+
 def _key_holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:
     holder = tx.key_holder(job.kind, dedupe_key)
     if holder is None:

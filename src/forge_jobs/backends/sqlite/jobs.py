@@ -25,6 +25,7 @@ from forge_jobs.store.jobs import (
 
 from . import enqueue, processes, promotion, queries
 from .counters import Execute
+from .enqueue import Enqueue
 from .exchange import ExchangeOperation
 from .io.reader import Reader
 from .io.transaction import KEYS_SQL, ROWS_SQL, Tx
@@ -57,7 +58,17 @@ class SqliteJobs:
         self.tag = 0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._writer.call(enqueue.Enqueue(jobs), durable=True)
+        if len(jobs) == 1:
+            return await self._writer.call_alone(Enqueue(jobs), self._enqueue_inline)
+        return await self._writer.call(Enqueue(jobs), durable=True)
+
+    def _enqueue_inline(self, operation: Enqueue) -> list[Enqueued] | None:
+        """The same on the event loop's thread; None, without effect, if the job has options or
+        other writers are busy."""
+        stored = enqueue.insert_on_loop(
+            self._writer, operation.jobs[0], self._clock.now(), self.tag
+        )
+        return None if stored is None else [stored]
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """The same on the calling thread."""
@@ -65,7 +76,7 @@ class SqliteJobs:
             stored = enqueue.insert_single(self._writer, jobs[0], self._clock.now(), self.tag)
             if stored is not None:
                 return [stored]
-        return self._writer.call_here(enqueue.Enqueue(jobs), durable=True)
+        return self._writer.call_here(Enqueue(jobs), durable=True)
 
     async def exchange(self, request: Exchange) -> Exchanged:
         operation = ExchangeOperation(

@@ -151,14 +151,17 @@ class Session:
         finally:
             self._fair_lock.release()
 
-    def insert(self, statement: str, values: tuple[object, ...]) -> int | None:
+    def insert(self, statement: str, values: tuple[object, ...], *, wait: bool) -> int | None:
         """Run one durable INSERT as a transaction of its own; raises Busy, without effect, if the
-        database is locked."""
+        database is locked, or without ``wait`` if another process holds the fair lock."""
         connection, cursor = self._connection, self._cursor
         if connection is None or cursor is None:
             raise Busy
         try:
-            self._fair_lock.acquire()
+            if not self._fair_lock.try_acquire():
+                if not wait:
+                    raise Busy
+                self._fair_lock.wait()
             if self._durable_level == _FULL:
                 self.check_file()
             elif self._clock.mono() >= self._checked_until:

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from forge_jobs.backends.sqlite.error_mapping import translated
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
@@ -24,11 +24,14 @@ from forge_jobs.backends.sqlite.os.fork import FORK_HOOKS, remaining_s
 from forge_jobs.backends.sqlite.os.interrupts import acquire_noted, is_interrupt, release_noted
 from forge_jobs.core.errors import Closed, ForgeError, Unavailable
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.next_turn import next_turn
 from forge_jobs.kit.threads import start_thread
 
 from .operation import Operation, T, WriteRequest, deliver, fail
 from .session import Busy, Session
 from .transaction import Tx
+
+OpT = TypeVar("OpT", bound=Operation[Any])
 
 _LOG = logging.getLogger("forge_jobs.sqlite")
 
@@ -39,6 +42,10 @@ _SLOW_LOOP_S: Final = 0.5
 # Likewise after a commit that waited longer than this, for all operations that wait for the disk.
 _MAX_INLINE_COMMIT_S: Final = 0.003
 _SLOW_DISK_S: Final = 5.0
+# After two single inserts in a row on a caller's event loop that took longer, the next ones run on
+# the thread for this many times as long: a slow disk blocks a loop for at most 5 % of the time.
+_MAX_INSERT_S: Final = 0.001
+_SLOW_INSERT_FACTOR: Final = 20
 
 
 class NotifyCommit(Protocol):
@@ -60,6 +67,8 @@ class Writer:
         self._open = False
         self._slow_loop_until = 0.0
         self._slow_disk_until = 0.0
+        self._slow_insert_until = 0.0
+        self._last_insert_slow = False
         self._reset()
         FORK_HOOKS.add(self)
 
@@ -69,6 +78,8 @@ class Writer:
         self._waiting: deque[WriteRequest] = deque()
         self._wakeups: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        # A request of ``call_alone`` that waits for the next turn of its event loop.
+        self._lone: WriteRequest | None = None
 
     # ---------------------------------------------------------------- opening and closing
 
@@ -120,13 +131,38 @@ class Writer:
 
     async def call(self, operation: Operation[T], *, durable: bool = False) -> T:
         """Run an operation in the next group; ``durable``: synced to disk before this returns."""
-        if not self._open:
-            raise _closed()
-        request = WriteRequest(operation, durable)
-        request.loop = asyncio.get_running_loop()
-        request.future = request.loop.create_future()
-        self._submit(request)
-        return await request.future
+        return await self._hand_over(WriteRequest(operation, durable), asyncio.get_running_loop())
+
+    async def call_alone(self, operation: OpT, run_inline: Callable[[OpT], T | None]) -> T:
+        """Run a durable operation by ``run_inline`` on this event loop, if no other call comes
+        before its next turn. Else, or if that returns None for no effect, in the next group.
+
+        A hand-off to the thread takes longer than a commit without a wait for the disk. But many
+        calls at once must share a commit: only the next turn shows whether there are others.
+        """
+        loop, lone = asyncio.get_running_loop(), self._lone
+        request = WriteRequest(operation, True)
+        if lone is not None and lone.loop is loop and not lone.done:
+            # It stays there until its turn, so that a third call needs no turn of its own.
+            if lone.future is None:
+                self._hand_over(lone, loop)
+            return await self._hand_over(request, loop)
+        request.loop = loop
+        try:
+            self._lone = request
+            await next_turn()
+        except BaseException:
+            # Cancelled. If another call has handed it over, it takes effect.
+            if request.future is not None:
+                request.future.cancel()
+            raise
+        finally:
+            if self._lone is request:
+                self._lone = None
+        if request.future is not None:
+            return await request.future
+        value = run_inline(operation)
+        return await self._hand_over(request, loop) if value is None else value
 
     async def call_soon(self, operation: Operation[T], *, durable: bool = False) -> T:
         """The same, but inline on the event loop's thread if no other request waits or runs, and
@@ -184,13 +220,43 @@ class Writer:
         try:
             # Not `acquire(blocking=False)`: a signal handler may raise before a `try` after it.
             with lock:
-                key = self._session.insert(statement, values)
+                key = self._session.insert(statement, values, wait=True)
         except Busy:
             return None
         if self._session.wal_is_long(single=True):
             self.call_here(_no_op)
         self._notify({notify_queue}, control_changed=False)
         return key
+
+    def insert_on_loop(
+        self, statement: str, values: tuple[object, ...], *, notify_queue: str
+    ) -> int | None:
+        """``insert_here`` for a coroutine, which waits for its own commit only. None also if
+        another process writes, or if such inserts took long lately."""
+        mono, lock = self._clock.mono, self._lock
+        began = mono()
+        if self._waiting or began < self._slow_insert_until or lock.locked():
+            return None
+        try:
+            with lock:
+                key = self._session.insert(statement, values, wait=False)
+        except Busy:
+            key = None
+        took_s, was_slow = mono() - began, self._last_insert_slow
+        self._last_insert_slow = took_s > _MAX_INSERT_S
+        if self._last_insert_slow and (was_slow or key is None):
+            # A single one may be the scheduler's. No key: a program without this library held
+            # SQLite's lock, which waits 10 ms.
+            self._slow_insert_until = began + took_s * _SLOW_INSERT_FACTOR
+        if key is not None:
+            if self._session.wal_is_long(single=True):
+                self.run_later(_no_op)
+            self._notify({notify_queue}, control_changed=False)
+        return key
+
+    def run_later(self, operation: Operation[object]) -> None:
+        """Run an operation on the thread, without anybody waiting for it."""
+        self._submit(WriteRequest(operation, False))
 
     # ---------------------------------------------------------------- groups
 
@@ -219,9 +285,19 @@ class Writer:
             self._slow_loop_until = ended + _SLOW_LOOP_S
         if session.wal_is_long():
             # A checkpoint waits for the disk, so the thread runs it.
-            self._submit(WriteRequest(_no_op, False))
+            self.run_later(_no_op)
         self._notify_committed(committed)
         return True
+
+    def _hand_over(
+        self, request: WriteRequest, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[Any]:
+        """Let the thread run the request; its result arrives on this event loop."""
+        if not self._open:
+            raise _closed()
+        request.loop, request.future = loop, loop.create_future()
+        self._submit(request)
+        return request.future
 
     def _submit(self, request: WriteRequest) -> None:
         self._waiting.append(request)
@@ -238,18 +314,24 @@ class Writer:
         wakeups = self._wakeups
         while wakeups.get():
             while self._waiting:
+                # Delivered without the lock: the next call of their loop finds it free.
+                finished: list[WriteRequest] = []
                 try:
-                    with self._lock:
-                        committed = self._run_group()
+                    try:
+                        with self._lock:
+                            committed = self._run_group(finished)
+                    finally:
+                        deliver(finished)
                     self._notify_committed(committed)
                 except Exception:
                     _LOG.exception("the writer failed; it continues with the waiting requests")
 
-    def _run_group(self) -> list[Tx]:
-        """Run waiting requests; the lock is held. Returns the committed transactions."""
+    def _run_group(self, delivered_later: list[WriteRequest] | None = None) -> list[Tx]:
+        """Run waiting requests; the lock is held. Returns the committed transactions. A caller that
+        no signal interrupts may deliver the finished requests itself: ``delivered_later``."""
         committed = list[Tx]()
         self._session.recover()
-        self._deliver_finished()
+        self._remove_finished(delivered_later)
         waiting = self._waiting
         group = [waiting[index] for index in range(min(len(waiting), _MAX_GROUP))]
         group = [request for request in group if not request.done]
@@ -276,18 +358,22 @@ class Writer:
             self._session.recover()
             raise
         finally:
-            self._deliver_finished()
+            self._remove_finished(delivered_later)
         return committed
 
-    def _deliver_finished(self) -> None:
-        """Deliver the finished requests at the head of the queue and remove them."""
+    def _remove_finished(self, delivered_later: list[WriteRequest] | None) -> None:
+        """Remove the finished requests at the head of the queue, and deliver them before that
+        unless the caller does."""
         waiting = self._waiting
         finished: list[WriteRequest] = []
         for index in range(len(waiting)):
             if not waiting[index].done:
                 break
             finished.append(waiting[index])
-        deliver(finished)
+        if delivered_later is None:
+            deliver(finished)
+        else:
+            delivered_later.extend(finished)
         for _ in finished:
             waiting.popleft()
 

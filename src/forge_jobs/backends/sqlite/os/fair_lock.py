@@ -62,7 +62,7 @@ class FairLock:
     def acquire(self) -> None:
         """Wait for the lock, at most until the timeout."""
         if not self.try_acquire():
-            self._wait()
+            self.wait()
 
     def try_acquire(self) -> bool:
         """Acquire the lock if no process holds it or waits for it."""
@@ -77,16 +77,8 @@ class FairLock:
             flock(queue_lock, LOCK_UN)
         return True
 
-    def close(self) -> None:
-        """Close both files. Idempotent."""
-        descriptors = (self._queue_lock, self._write_lock)
-        self._queue_lock = self._write_lock = -1
-        self.release = _NO_OP
-        for descriptor in descriptors:
-            if descriptor >= 0:
-                os.close(descriptor)
-
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """``acquire`` after a ``try_acquire`` that failed."""
         mono = self._clock.mono
         timeout_s = 0.0 if mono() < self._bypass_until else _TIMEOUT_S
         try:
@@ -97,6 +89,15 @@ class FairLock:
             flock(self._queue_lock, LOCK_UN)
         if not held:
             self._bypass_until = mono() + _BYPASS_S
+
+    def close(self) -> None:
+        """Close both files. Idempotent."""
+        descriptors = (self._queue_lock, self._write_lock)
+        self._queue_lock = self._write_lock = -1
+        self.release = _NO_OP
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _wait_for(self, descriptor: int, timeout_s: float) -> bool:
         waited_s, pause_s = 0.0, _FIRST_PAUSE_S
