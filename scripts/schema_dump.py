@@ -8,6 +8,7 @@ Postgres the signatures of the functions. Nothing reads them at run time.
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import sys
 import tempfile
@@ -37,6 +38,8 @@ FUNCTIONS = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid)
 FROM pg_proc p WHERE p.pronamespace = $1::regnamespace ORDER BY p.proname
 """
+# Servers before 14 leave out the IN of a procedure's arguments.
+_IN = re.compile(r"(?:(?<=^)|(?<=, ))IN ")
 
 
 def sqlite_dump(file: Path) -> str:
@@ -65,7 +68,7 @@ async def postgres_dump(connection: Any, schema: str) -> str:
     ]
     indexes = [f"{row[0]};" for row in await connection.fetch(INDEXES, schema)]
     functions = [
-        f"-- {name}({arguments}) RETURNS {result}"
+        f"-- {name}({_IN.sub('', arguments)}) RETURNS {result}"
         for name, arguments, result in await connection.fetch(FUNCTIONS, schema)
     ]
     text = "\n\n".join([HEAD, *blocks, "\n".join(indexes), "\n".join(functions)]) + "\n"

@@ -161,7 +161,8 @@ async def test_a_worker_leaves_nothing_behind(rig: Rig) -> None:
         async with rig.working():
             await rig.runs("work")
             await rig.runs("thread")
-    assert set(asyncio.all_tasks()) == before
+    # The store notifies others of the deregistration after the call has returned.
+    await until(lambda: set(asyncio.all_tasks()) == before, "our tasks end")
 
     def ours() -> set[str]:
         names = {thread.name for thread in threading.enumerate()} - threads
