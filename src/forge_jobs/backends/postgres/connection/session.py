@@ -2,8 +2,8 @@
 
 A direct connection has them as startup parameters: they win over ``ALTER ROLE … SET`` and cost no
 round trip. A pooler in transaction mode refuses startup parameters and shares its sessions, so
-there every transaction sets them again, in the round trip that begins it, where each setting costs
-some 5 µs.
+there every transaction sets them again, in the round trip that begins it. Each setting costs time
+there, so only those that results depend on are set.
 
 Not set here is what others decide: ``synchronous_commit`` (how durable jobs are; ``forge doctor``
 reports it) and ``default_transaction_read_only`` (a provider's protection of a full disk, or a role
