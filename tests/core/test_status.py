@@ -20,7 +20,7 @@ F, D, X, C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELL
 
 
 def test_the_groups_cover_every_state_once() -> None:
-    assert sorted((*WAITING, R, *TERMINAL)) == sorted(JobStatus)
+    assert sorted((*WAITING, JobStatus.SUSPENDED, R, *TERMINAL)) == sorted(JobStatus)
     assert set(LIVE) == set(JobStatus) - set(TERMINAL)
     assert [status for status in JobStatus if is_terminal(status)] == [D, X, C]
 

@@ -19,12 +19,15 @@ from .outcome import (
     Done,
     Failed,
     Missing,
+    Parked,
+    Restarted,
     Snooze,
     Stopped,
     Throttled,
 )
 from .retry import DEFAULT_BACKOFF, Backoff
 from .status import Event, JobStatus
+from .steps import MAX_FAILED_RUNS, FinishSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class Finish(Struct, frozen=True, gc=False):
     decides. ``jobs`` are successors, inserted in the same transaction if the finish is applied.
     ``ran_s`` is how long the handler ran and ``waited_s`` how long the job was due before that, for
     the metrics. ``queue``, ``kind`` and ``enqueued_at`` repeat the row's, so that counting reads no
-    row. ``traceback`` belongs to ``error`` and is stored apart from the job's row.
+    row. ``traceback`` belongs to ``error`` and is stored apart from the job's row. ``steps`` is set
+    if the job has stored steps, or stores some with this finish.
     """
 
     key: int
@@ -74,6 +78,15 @@ class Finish(Struct, frozen=True, gc=False):
     waited_s: float = 0.0
     enqueued_at: Instant = 0
     traceback: str | None = None
+    steps: FinishSteps | None = None
+
+
+class StepProgress(NamedTuple):
+    """What ``decide`` has to know of a run with steps: whether this run stored one, and how many
+    failed runs the job may have in all."""
+
+    stored: bool
+    max_failed_runs: int = MAX_FAILED_RUNS
 
 
 WAITS_FOR_VERSION = "; it waits for a worker of another version"
@@ -103,17 +116,24 @@ def decide(
     jobs: tuple[NewJob, ...] = (),
     ran_s: float = 0.0,
     waited_s: float = 0.0,
+    progress: StepProgress | None = None,
 ) -> Finish:
     """The finish of one outcome.
 
     ``result`` (encoded) and ``jobs`` are used for Done only. ``roll`` is a random number in [0, 1).
+    ``progress`` is given if the job has stored steps.
     """
     if isinstance(outcome, Done):
         return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
+    steps = None if progress is None else FinishSteps()
     match outcome:
         case Failed(message=message, retry_after_s=min_delay_s):
             delay_s = max(backoff.jittered_s(job.attempts, roll), min_delay_s)
-            decision = _failed(job, Event.FAIL, message, delay_s)
+            if progress is not None and _keeps_attempt(job, progress):
+                decision = _Decision(Event.FAIL, JobStatus.FAILED, delay_s, message)
+                steps = FinishSteps(attempt_returned=True)
+            else:
+                decision = _failed(job, Event.FAIL, message, delay_s)
         case Stopped(message=message):
             # The store turns it into ``cancelled``; if the request is gone, it is a failure.
             decision = _failed(job, Event.FAIL, message, backoff.jittered_s(job.attempts, roll))
@@ -127,13 +147,22 @@ def decide(
             decision = _Decision(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
         case Missing():
             decision = _missing(job, outcome, now, roll, budgets)
+        case Parked(wait=None, wake_at=wake_at, steps=sleeps):
+            decision = _Decision(Event.SNOOZE, JobStatus.SCHEDULED)
+            steps = FinishSteps(steps=sleeps, run_at=wake_at)
+        case Parked(wait=wait, wake_at=wake_at, steps=sleeps):
+            decision = _Decision(Event.SUSPEND, JobStatus.SUSPENDED)
+            steps = FinishSteps(steps=sleeps, run_at=wake_at, wait=wait)
+        case Restarted(payload=payload, steps=cursors):
+            decision = _Decision(Event.RESTART, JobStatus.PENDING)
+            steps = FinishSteps(steps=cursors, payload=payload)
         case _:
             assert_never(outcome)
     scope = outcome.scope if isinstance(outcome, Throttled) else None
     return Finish(
         job.key, job.epoch, decision.event, decision.status, job.queue, job.kind,
         delay_s=decision.delay_s, error=decision.error, scope=scope, ran_s=ran_s,
-        waited_s=waited_s, enqueued_at=job.enqueued_at, traceback=outcome.traceback,
+        waited_s=waited_s, enqueued_at=job.enqueued_at, traceback=outcome.traceback, steps=steps,
     )  # fmt: skip
 
 
@@ -156,6 +185,16 @@ def _failed(job: ClaimedJob, event: Event, message: str, delay_s: float) -> _Dec
     if job.attempts >= job.max_attempts:
         return _Decision(event, JobStatus.DEAD, error=message)
     return _Decision(event, JobStatus.FAILED, delay_s, message)
+
+
+def _keeps_attempt(job: ClaimedJob, progress: StepProgress) -> bool:
+    """Whether a failed run spends no attempt: it stored a step, so that the next run gets further.
+    A task that must not run twice (``max_attempts=1``) never gets one back, and the number of
+    failed runs is bounded."""
+    failed_runs = 0 if job.steps is None else job.steps.failed_runs
+    # Runs that spent their attempt count too.
+    failed_in_all = failed_runs + job.attempts
+    return progress.stored and job.max_attempts > 1 and failed_in_all < progress.max_failed_runs
 
 
 def _crashed(job: ClaimedJob, message: str, delay_s: float, budgets: Budgets) -> _Decision:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from .instant import Instant, to_datetime
 from .status import JobStatus
+from .steps import ClaimedSteps
 
 P = ParamSpec("P")
 
@@ -150,6 +151,7 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     ``attempts`` includes this run. ``started``: the store marked it started (False: prefetched).
     ``throttled_since`` and ``missing_since`` are the starts of the two budgets. ``limit_key`` is
     also set for a job under a lane or a cap: its worker stops it when its lease may have ended.
+    ``steps`` is the history of a job that has stored steps; None for all others.
     """
 
     key: int
@@ -171,6 +173,7 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     limit_key: str | None = None
     trace: str | None = None
     options: Mapping[str, Any] | None = None
+    steps: ClaimedSteps | None = None
 
 
 class AttemptError(Struct, frozen=True):
@@ -254,3 +257,5 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     on_dead: Successor | None = None
     trace: str | None = None
     options: Mapping[str, Any] | None = None
+    has_steps: bool = False
+    failed_runs: int = 0

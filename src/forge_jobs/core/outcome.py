@@ -1,13 +1,15 @@
 """The outcomes of an attempt.
 
 A handler returns or raises one of the public ones: Done, Failed, Dead, Throttled, Snooze. The
-engine adds Crashed, Missing and Stopped.
+engine adds Crashed, Missing and Stopped, and Parked and Restarted for handlers with steps.
 """
 
 from typing import ClassVar, TypeAlias
 
 from .errors import BadOption
-from .instant import Duration, seconds
+from .events import Wait
+from .instant import Duration, Instant, seconds
+from .steps import StepWrite
 
 
 class JobOutcome(Exception):
@@ -127,4 +129,29 @@ class Stopped(JobOutcome):
         self.message = message
 
 
-AnyOutcome: TypeAlias = Done | Failed | Dead | Throttled | Snooze | Crashed | Missing | Stopped
+class Parked(JobOutcome):
+    """The run ends until ``wake_at``, until an event of ``wait`` is sent, or until whichever comes
+    first; no attempt is spent. ``steps`` are the sleeps that began in this run."""
+
+    def __init__(
+        self, wait: Wait | None, wake_at: Instant | None, steps: tuple[StepWrite, ...] = ()
+    ) -> None:
+        super().__init__("parked")
+        self.wait = wait
+        self.wake_at = wake_at
+        self.steps = steps
+
+
+class Restarted(JobOutcome):
+    """The job starts again at once with ``payload`` and without its steps; ``steps`` are the
+    cursors that it keeps."""
+
+    def __init__(self, payload: bytes, steps: tuple[StepWrite, ...] = ()) -> None:
+        super().__init__("restarted")
+        self.payload = payload
+        self.steps = steps
+
+
+AnyOutcome: TypeAlias = (
+    Done | Failed | Dead | Throttled | Snooze | Crashed | Missing | Stopped | Parked | Restarted
+)

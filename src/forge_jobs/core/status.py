@@ -14,7 +14,8 @@ class JobStatus(StrEnum):
 
     *scheduled*: due later. *pending*: due, may be claimed. *held*: due, but its limit key is full
     or its lane is busy. *running*: claimed. *failed*: an attempt failed, waits for its retry.
-    *done*, *dead* and *cancelled* are terminal.
+    *suspended*: its handler waits for an event; it holds no slot. *done*, *dead* and *cancelled*
+    are terminal.
     """
 
     SCHEDULED = "scheduled"
@@ -22,6 +23,7 @@ class JobStatus(StrEnum):
     HELD = "held"
     RUNNING = "running"
     FAILED = "failed"
+    SUSPENDED = "suspended"
     DONE = "done"
     DEAD = "dead"
     CANCELLED = "cancelled"
@@ -41,6 +43,9 @@ class Event(StrEnum):
     CRASH = "crash"
     THROTTLE = "throttle"
     SNOOZE = "snooze"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    RESTART = "restart"
     MISSING = "missing"
     RELEASE = "release"
     REAP = "reap"
@@ -74,10 +79,11 @@ class Rule:
 
 _S, _P, _H, _R = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.HELD, JobStatus.RUNNING
 _F, _D, _X, _C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
+_U = JobStatus.SUSPENDED
 
 WAITING: Final = (_S, _P, _H, _F)
 TERMINAL: Final = (_D, _X, _C)
-LIVE: Final = (*WAITING, _R)
+LIVE: Final = (*WAITING, _U, _R)
 RETRYABLE: Final = (_F, _X, _C)
 
 _KEPT, _SPENT = Attempts.KEPT, Attempts.SPENT
@@ -96,6 +102,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule(_P, Event.CLAIM, _R, _SPENT, "queue open, claiming process alive"),
         Rule(_R, Event.DONE, _D, _KEPT, "always stands, also after a cancel request"),
         Rule(_R, Event.FAIL, _F, _KEPT, "attempts left"),
+        Rule(_R, Event.FAIL, _F, _BACK, "the run stored a step, failed runs left"),
         Rule(_R, Event.FAIL, _X, _KEPT, "no attempt left"),
         Rule(_R, Event.DIE, _X, _KEPT, "permanent error"),
         Rule(_R, Event.CRASH, _F, _KEPT, "its own child process died, below the crash limit"),
@@ -103,6 +110,10 @@ def _rules() -> tuple[Rule, ...]:
         Rule(_R, Event.THROTTLE, _S, _BACK, "within the throttle budget"),
         Rule(_R, Event.THROTTLE, _X, _KEPT, "throttle budget used up"),
         Rule(_R, Event.SNOOZE, _S, _BACK, "the handler asked to be called later"),
+        Rule(_R, Event.SUSPEND, _U, _BACK, "its handler waits for an event"),
+        Rule(_R, Event.SUSPEND, _P, _BACK, "the event is there already"),
+        Rule(_R, Event.RESTART, _P, _BACK, "its handler asked for a new history"),
+        Rule(_U, Event.RESUME, _P, _KEPT, "its event was sent, or its deadline has passed"),
         Rule(_R, Event.MISSING, _S, _BACK, "no handler here, within its budget"),
         Rule(_R, Event.MISSING, _X, _KEPT, "no handler anywhere for too long"),
         Rule(_R, Event.RELEASE, _P, _BACK, "released by its worker"),
@@ -113,19 +124,21 @@ def _rules() -> tuple[Rule, ...]:
         Rule(_R, Event.DELETE, _R, _KEPT, "recorded as a cancel request"),
     ]
     cancellable = (Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE)
-    for event in (*cancellable, Event.MISSING, Event.RELEASE, Event.REAP):
+    parking = (Event.SUSPEND, Event.RESTART)
+    for event in (*cancellable, *parking, Event.MISSING, Event.RELEASE, Event.REAP):
         rules.append(Rule(_R, event, _C, _KEPT, "a cancel was requested"))
     rules.append(Rule(_R, Event.REAP, _C, _BACK, "a cancel was requested, it had not started"))
     for status in WAITING:
         rules.append(Rule(status, Event.CANCEL, _C, _KEPT, "never starts afterwards"))
         rules.append(Rule(status, Event.EXPIRE, _C, _KEPT, "its expiry has passed"))
+    rules.append(Rule(_U, Event.CANCEL, _C, _KEPT, "never starts afterwards"))
     for status in RETRYABLE:
         rules.append(Rule(status, Event.RETRY, _P, _RESET, "no other live job holds its key"))
-    for status in (_S, _F):
+    for status in (_S, _F, _U):
         rules.append(Rule(status, Event.RUN_NOW, _P, _KEPT, "an operator asked for it"))
     for status, target in ((_S, _S), (_P, _S), (_H, _S), (_F, _F)):
         rules.append(Rule(status, Event.RESCHEDULE, target, _KEPT, "it is given another due time"))
-    for status in (*WAITING, *TERMINAL):
+    for status in (*WAITING, _U, *TERMINAL):
         rules.append(Rule(status, Event.DELETE, None, _KEPT, "an operator asked for it"))
     return tuple(rules)
 

@@ -21,10 +21,12 @@ from typing import Protocol
 from msgspec import Struct
 
 from forge_jobs.core.decide import Finish
+from forge_jobs.core.events import Wait
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, LogLine, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.steps import StepRecord, StepWrite
 
 
 class Verdict(StrEnum):
@@ -66,6 +68,26 @@ class Note(Struct, frozen=True):
     lines: tuple[LogLine, ...] = ()
 
 
+class StepAnswer(Struct, frozen=True):
+    """The store's answer to a step, or to a wait that asked for an event that is there.
+
+    *applied*: written now. *already*: the name was stored before, by this claim (its reply was
+    lost) or an earlier one; ``record`` is what is stored, and it holds. *stale*: the claim is no
+    longer current. The answer to a wait is *applied* without a record while there is no event, and
+    *already* with the record once a step of that name is stored, by this call or before.
+    """
+
+    verdict: Verdict
+    record: StepRecord | None = None
+
+
+class WaitCheck(Struct, frozen=True):
+    """A running handler asks whether an event of its wait is there."""
+
+    claim: Claim
+    wait: Wait
+
+
 class Exchange(Struct, frozen=True, kw_only=True):
     """One request of a worker process: finishes and releases to write, and the jobs it wants.
 
@@ -81,6 +103,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     notes: Sequence[Note] = ()
     want: Sequence[Want] = ()
     timed: bool = True
+    steps: Sequence[StepWrite] = ()
+    waits: Sequence[WaitCheck] = ()
 
 
 class Exchanged(Struct, frozen=True, kw_only=True):
@@ -91,7 +115,7 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     ``next_due`` is the earliest instant at which a wanted queue that had fewer jobs than wanted may
     have more: a scheduled or failed job becomes due, or a gate opens; None when not known.
     ``alive`` is False when the process was declared dead or its lease has expired; then nothing was
-    claimed.
+    claimed. ``steps`` and ``waits`` have one answer per entry of the request, in the same order.
     """
 
     now: Instant
@@ -101,6 +125,8 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     claims: Sequence[ClaimedJob] = ()
     cancels: Sequence[int] = ()
     next_due: Instant | None = None
+    steps: Sequence[StepAnswer] = ()
+    waits: Sequence[StepAnswer] = ()
 
 
 class DeclaredClaim(Struct, frozen=True):
@@ -197,7 +223,7 @@ class JobStore(Protocol):
 
         In this order:
 
-        1. Notes.
+        1. Notes. Then steps and waits (below).
         2. Finishes, each guarded by owner and epoch alone: a process whose lease has expired may
            still finish a job that was not taken from it. One verdict per finish.
 
@@ -230,6 +256,31 @@ class JobStore(Protocol):
         * A rate takes one token per claim.
         * Jobs of a task with a closed scope are skipped without touching them.
         * A task with such limits has a track of its own, so that it delays no other task.
+
+        Steps (``core.steps``):
+
+        * A step is guarded by owner and epoch, as a finish is. A process whose lease has expired
+          may still store steps of a job that was not taken from it.
+        * The first write of a name stays for ever; later ones are answered with what is stored.
+        * A transaction that stores a step is durable before the call returns.
+        * A wait (``waits``) takes the oldest event of its topics and stores it as a step of kind
+          *event*, if there is one.
+        * ``Finish.steps`` are stored if and only if the finish is applied, also when a cancel
+          request changes its target. The job's expiry is removed: it has made progress.
+        * SNOOZE with ``Finish.steps.run_at``: due at that instant.
+        * SUSPEND takes an event as a wait does. If there is one, the job becomes pending with that
+          step stored, else suspended until an event is sent to one of the topics (``EventStore``)
+          or until ``run_at``; without ``run_at`` for ever.
+        * A suspended job whose ``run_at`` has come is promoted. If the deadline of its wait has
+          passed, that transaction stores the event that was sent by then, else a step of kind
+          *timeout*. Otherwise no step is stored: the handler waits again.
+        * RESTART deletes the job's steps, then stores those of the finish and the new payload;
+          ``failed_runs`` starts again at 0.
+        * FAIL with ``attempt_returned`` gives the attempt back and raises ``failed_runs`` by one.
+        * A claim of a job with stored steps brings the first ``MAX_CLAIMED_STEPS`` of them, in the
+          order of their names, at most ``MAX_CLAIMED_BYTES`` of values but at least one step.
+        * A suspended job gives up its slots of limit keys and its lane as a scheduled one does; in
+          a *strict* lane the younger jobs wait for it.
         """
         ...
 
@@ -283,19 +334,21 @@ class JobStore(Protocol):
     ) -> Acted:
         """Apply one action to the selected jobs.
 
-        * CANCEL: waiting jobs are cancelled with ``reason``. Running ones get a cancel request,
-          which their owner reads within a second.
-        * RETRY: failed, dead and cancelled jobs become pending, due now, with attempts and crashes
-          at 0. Their throttle and missing budgets start again, an expiry that has passed is
-          removed, and they hold their dedupe key again. Jobs whose key another live job holds are
-          skipped; of several selected jobs with one key, one is retried.
-        * RUN_NOW: scheduled and failed jobs become pending now, and workers are notified.
+        * CANCEL: waiting and suspended jobs are cancelled with ``reason``. Running ones get a
+          cancel request, which their owner reads within a second.
+        * RETRY: failed, dead and cancelled jobs become pending, due now, with attempts, crashes and
+          failed runs at 0. Their steps stay. Their throttle and missing budgets start again, an
+          expiry that has passed is removed, and they hold their dedupe key again. Jobs whose key
+          another live job holds are skipped; of several selected jobs with one key, one is retried.
+        * RUN_NOW: scheduled, failed and suspended jobs become pending now, and workers are
+          notified. The wait of a suspended job is forgotten without a step: its handler waits
+          again.
         * RESCHEDULE: waiting jobs become due ``delay_s`` from now, or at ``run_at`` if it is given.
           They are scheduled until then; failed ones stay failed. A time that has passed means now.
           Workers are notified, since the new time may be earlier than the old one. An expiry stays:
           a job that is not started by then is cancelled.
-        * DELETE: jobs are deleted with their logs and dedupe keys. A running one gets a cancel
-          request instead.
+        * DELETE: jobs are deleted with their logs, steps and dedupe keys. A running one gets a
+          cancel request instead.
 
         Jobs to which the action does not apply are skipped and counted.
 
@@ -308,7 +361,8 @@ class JobStore(Protocol):
         ...
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
-        """Delete terminal jobs past the retention of their queue, and lapsed dedupe keys.
+        """Delete terminal jobs past the retention of their queue with their steps, lapsed dedupe
+        keys, and events that are kept no longer.
 
         * ``keep`` applies where the queue has no settings.
         * At most ``limit`` jobs are deleted; the answer is how many.

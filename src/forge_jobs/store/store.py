@@ -6,9 +6,12 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.steps import StepWrite
 
+from .events import EventStore
 from .jobs import Exchange, Exchanged, JobStore
 from .limits import Limits
 from .metrics import MetricsStore
@@ -16,6 +19,7 @@ from .processes import ProcessStore
 from .queues import Queues
 from .schedules import CronSchedules
 from .settings import SettingStore
+from .steps import StepStore
 from .token_buckets import TokenBuckets
 
 Notify: TypeAlias = Callable[[], None]
@@ -153,6 +157,10 @@ class Store(Protocol):
     @property
     def settings(self) -> SettingStore: ...
     @property
+    def steps(self) -> StepStore: ...
+    @property
+    def events(self) -> EventStore: ...
+    @property
     def maintenance(self) -> Maintenance: ...
     @property
     def capabilities(self) -> Capabilities: ...
@@ -191,6 +199,29 @@ class Store(Protocol):
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """``enqueue_in`` for coroutines; also takes the connections that must be awaited."""
+        ...
+
+    def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        """Send events inside the caller's open transaction: they exist if and only if it commits.
+        Jobs that wait for them are resumed by the next exchange of a worker. Takes the connections
+        of ``enqueue_in``."""
+        ...
+
+    async def asend_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        """``send_in`` for coroutines; also takes the connections that must be awaited."""
+        ...
+
+    def store_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        """Store a step inside the caller's open transaction, as its last statement.
+
+        LeaseLost if the claim is no longer current, Conflict if the name is stored already; either
+        leaves the transaction unable to commit. Until the commit nobody can take the job from its
+        owner. Takes the connections of ``enqueue_in``.
+        """
+        ...
+
+    async def astore_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        """``store_step_in`` for coroutines; also takes the connections that must be awaited."""
         ...
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
