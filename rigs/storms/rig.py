@@ -23,6 +23,11 @@ TERMINAL = ("done", "dead", "cancelled")
 Log = Callable[[str], None]
 
 
+# How a worker exits after SIGTERM: in order, or by the signal itself while its interpreter starts,
+# before it has a handler and before it claims.
+STOPPED = (0, -signal.SIGTERM)
+
+
 @dataclass(frozen=True)
 class Options:
     """The size of a storm. ``flow_s``: the time over which producers spread their jobs."""
@@ -240,7 +245,7 @@ class Rig(Generic[OptionsT]):
                 status = process.wait(GRACE_S + 10)
             except subprocess.TimeoutExpired:
                 raise StormFailed("a worker did not stop") from None
-            if status != 0:
+            if status not in STOPPED:
                 raise StormFailed(f"a worker stopped with {status}:\n{self.log_tail()}")
 
     def _unfinished(self) -> int:

@@ -19,7 +19,7 @@ from rigs.storms.checks import Evidence, check
 from rigs.storms.databases import Database, open_database
 from rigs.storms.front_door import children_of, is_worker, worker_command
 from rigs.storms.history import now
-from rigs.storms.rig import Actor, Log, Options, Rig, StormFailed
+from rigs.storms.rig import STOPPED, Actor, Log, Options, Rig, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 VERSIONS = ("old", "new")
@@ -182,7 +182,7 @@ class VersionRig(Rig[VersionOptions]):
         victim.process.kill()
 
     def _ended(self, actor: Actor, status: int) -> None:
-        if actor.name in self._rolling and status == 0:
+        if actor.name in self._rolling and status in STOPPED:
             self._rolling.discard(actor.name)
             self.rolls += 1
             actor.process, actor.killed = None, False

@@ -20,6 +20,10 @@ from . import session
 
 CONNECT_S = 10.0
 CLOSE_S = 2.0
+# A role's own statement timeout holds until the transaction has begun: on a busy machine one of a
+# millisecond cancels BEGIN and ROLLBACK now and then. They have no effect then and are repeated.
+_MAX_BEGINS = 20
+_QUERY_CANCELED = "57014"
 _CACHED_STATEMENTS = 200
 # Iterations of the event loop that read the end of a connection and then close it.
 _END_ITERATIONS = 3
@@ -69,19 +73,33 @@ class Transaction:
         if not self._pooled:
             await driver.execute("BEGIN")
             return
-        try:
-            await driver.execute(session.begin_statement(driver.get_server_version()[0]))
-        except Exception:
-            # A setting was refused after BEGIN: the connection must not stay in the transaction.
-            if not driver.is_closed():
-                await self.rollback()
-            raise
+        begin = session.begin_statement(driver.get_server_version()[0])
+        for last in (*[False] * (_MAX_BEGINS - 1), True):
+            try:
+                await driver.execute(begin)
+                return
+            except Exception as error:
+                # The connection must not stay in a transaction that began without its settings.
+                if not driver.is_closed():
+                    await self.rollback()
+                if last or not _is_cancelled(error):
+                    raise
 
     async def commit(self) -> None:
         await self._driver.execute("COMMIT")
 
     async def rollback(self) -> None:
-        await self._driver.execute("ROLLBACK")
+        for last in (*[False] * (_MAX_BEGINS - 1), True):
+            try:
+                await self._driver.execute("ROLLBACK")
+                return
+            except Exception as error:
+                if last or not _is_cancelled(error):
+                    raise
+
+
+def _is_cancelled(error: Exception) -> bool:
+    return getattr(error, "sqlstate", None) == _QUERY_CANCELED
 
 
 async def connect(
