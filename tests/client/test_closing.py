@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,10 +97,13 @@ def test_u6_a_pull_queue_opens_again_too(any_url: str) -> None:
     queue.close()
 
 
-def test_u6_threads_that_enqueue_while_others_close(tmp_path: Path) -> None:
-    """A call that a close overtakes says so; all others are stored, none hangs."""
+def test_u6_threads_that_enqueue_while_others_close(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call that a close overtakes says so; all others are stored, none hangs, and nothing is left
+    for the garbage collector to complain about."""
     others = _threads()
-    forge = Forge(f"sqlite:///{tmp_path}/jobs.db")
+    forge = Forge(shared_url)
 
     @forge.task
     def job(n: int) -> None: ...
@@ -147,6 +150,8 @@ def test_u6_threads_that_enqueue_while_others_close(tmp_path: Path) -> None:
         forge.job(job_id).refresh()
     forge.close()
     assert _threads() <= others
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_u6_tasks_that_open_while_another_closes() -> None:
