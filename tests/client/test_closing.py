@@ -154,6 +154,32 @@ def test_u6_threads_that_enqueue_while_others_close(
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
+def test_u6_a_store_that_was_opened_as_its_close_began_opens_again(
+    any_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every later call raised Closed, until the next close."""
+    forge = Forge(any_url)
+
+    @forge.task
+    def job() -> None: ...
+
+    handle = job.enqueue()
+    access = forge.client.access
+    send = access.io.start
+
+    def open_first(work: Callable[[], Any]) -> Any:
+        monkeypatch.undo()
+        thread = threading.Thread(target=forge.ready)
+        thread.start()
+        thread.join()
+        return send(work)
+
+    monkeypatch.setattr(access.io, "start", open_first)
+    forge.close()
+    assert handle.refresh().status == "pending"
+    forge.close()
+
+
 async def test_u6_tasks_that_open_while_another_closes() -> None:
     others = _threads()
     forge = Forge("memory://")
