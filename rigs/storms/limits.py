@@ -89,6 +89,9 @@ def check_limits(entries: list[dict[str, Any]], options: LimitOptions) -> None:
     """Raises StormFailed for the first check that fails."""
     runs = _runs(entries)
     print(f"  runs: {', '.join(f'{len(of):,} {sort}' for sort, of in sorted(runs.items()))}")
+    for sort in ("keyed", "lined", "rated"):
+        if not runs[sort]:
+            raise StormFailed(f"no {sort} job ran: the run proves nothing")
     _check_exclusive(runs["keyed"], "key")
     _check_exclusive(runs["lined"], "lane")
     if len(runs["keyed"]) < options.jobs:

@@ -62,6 +62,8 @@ def storm(backend: str, arguments: StormArguments) -> bool:
             jobs = asyncio.run(rig.run())
             _check_ticks(jobs, [entry["job"] for entry in read_all(folder)], options)
             print(f"  {rig.kills} kills of the leader")
+            if not rig.kills:
+                raise StormFailed("the leader was never killed: the run proves nothing")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False

@@ -64,7 +64,9 @@ async def _run_storm(options: WaitingOptions, folder: Path, database: Database) 
             await _until_published(forge)
             await _enqueue_jobs(forge, options)
             left = states(database)
-            if left.get("held", 0) < options.jobs - 1:
+            if not left.get("held", 0):
+                raise StormFailed(f"no job is held, so the run proves nothing: {left}")
+            if left["held"] < options.jobs - 1:
                 raise StormFailed(f"not all jobs are held: {left}")
             waits = await _sample(forge, folder, options)
         finally:

@@ -180,7 +180,9 @@ class StoreAccess:
         """Close the store and end this thread, whether or not the caller still waits."""
         try:
             async with self._changes():
-                self.opened = self.direct = None
+                # Another thread may have opened the store since the caller forgot it: that opening
+                # must not pass as the state after this.
+                self._forget_opened()
                 # Also when it was not opened here: ``store`` may have been opened directly.
                 if self._store is not None:
                     await self._store.close()

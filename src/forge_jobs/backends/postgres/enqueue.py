@@ -74,6 +74,12 @@ class _Batch:
         self.task: asyncio.Task[None] | None = None
         self.commits: set[asyncio.Task[None]] = set()
 
+    def live_calls(self) -> bool:
+        """Whether a call waits; drops those that were cancelled. When an event loop ends it cancels
+        them all, once: a commit that were started for them then would be left in the middle."""
+        self.waiting = [call for call in self.waiting if not call[1].done()]
+        return bool(self.waiting)
+
 
 class Enqueuer:
     """Stores new jobs and wakes workers."""
@@ -135,7 +141,7 @@ class Enqueuer:
 
     def _start(self, batch: _Batch) -> None:
         """Start storing the waiting calls, unless that is running already."""
-        if batch.waiting and batch.task is None:
+        if batch.task is None and batch.live_calls():
             batch.busy = True
             batch.task = asyncio.get_running_loop().create_task(self._flush(batch))
 
@@ -235,7 +241,7 @@ class Enqueuer:
 
     async def _flush(self, batch: _Batch) -> None:
         try:
-            while batch.waiting:
+            while batch.live_calls():
                 commit = asyncio.create_task(self._commit(_take(batch)))
                 batch.commits.add(commit)
                 commit.add_done_callback(batch.commits.discard)

@@ -9,14 +9,14 @@ import os
 import select
 import socket
 import stat
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from forge_jobs.core.errors import NotWritable
 
 from . import session
+from .fork_lock import FORK_LOCK, BegunUnderLock
 
 CONNECT_S = 10.0
 CLOSE_S = 2.0
@@ -27,7 +27,6 @@ _QUERY_CANCELED = "57014"
 _CACHED_STATEMENTS = 200
 # Iterations of the event loop that read the end of a connection and then close it.
 _END_ITERATIONS = 3
-_IMPORT_S = 5.0
 
 
 class Row(Protocol):
@@ -119,7 +118,7 @@ async def connect(
     extra: Mapping[str, Any] = {}
     if many_hosts and "target_session_attrs" not in dsn:
         extra = {"target_session_attrs": "read-write"}
-    made = await asyncpg.connect(
+    connecting: Coroutine[Any, Any, Driver] = asyncpg.connect(
         dsn,
         timeout=timeout_s,
         statement_cache_size=0 if pooled else _CACHED_STATEMENTS,
@@ -131,7 +130,7 @@ async def connect(
         },
         **extra,
     )
-    return cast("Driver", made)
+    return await BegunUnderLock(connecting)
 
 
 async def close(driver: Driver, *, timeout_s: float = CLOSE_S) -> None:
@@ -231,40 +230,9 @@ def _transport(driver: Driver) -> Any:
 
 def _driver_module() -> Any:
     try:
-        with _import_lock.lock:
+        with FORK_LOCK.lock:
             return import_module("asyncpg")
     except ImportError as error:
         raise NotWritable(
             "the Postgres store needs the driver asyncpg: pip install 'forge-jobs[postgres]'"
         ) from error
-
-
-class _ImportLock:
-    """Held while the driver is imported. A child that is forked during the import could never
-    import it itself, so a fork waits for the lock, at most ``_IMPORT_S``."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self.lock = threading.RLock()
-
-    def before_fork(self) -> None:
-        self.lock.acquire(timeout=_IMPORT_S)
-
-    def after_fork_in_parent(self) -> None:
-        # RuntimeError: the wait timed out, and another thread holds the lock.
-        with contextlib.suppress(RuntimeError):
-            self.lock.release()
-
-
-_import_lock = _ImportLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_import_lock.before_fork,
-        after_in_parent=_import_lock.after_fork_in_parent,
-        after_in_child=_import_lock.reset,
-    )
-    # Registered twice: a signal may interrupt the first call at its start, and the lock would stay
-    # held for ever.
-    os.register_at_fork(after_in_parent=_import_lock.after_fork_in_parent)

@@ -30,6 +30,10 @@ Connect = Callable[[], Awaitable[Driver]]
 _inherited: Final[list[object]] = []
 
 
+class PoolClosed(Exception):
+    """The pool was closed while a call waited for a connection."""
+
+
 class _LoopConnections:
     """The connections of one event loop. ``size`` also counts those that are being opened."""
 
@@ -277,8 +281,10 @@ class Pool:
             driver = await self._connect()
         except BaseException:
             with self._guard:
-                own.size -= 1
-                self._total -= 1
+                # Unless the loop was removed meanwhile, with all that it had reserved.
+                if self._loops.get(own.loop) is own:
+                    own.size -= 1
+                    self._total -= 1
                 self._wake()
             raise
         with self._guard:
@@ -317,7 +323,8 @@ class Pool:
         await next_iteration()
 
     def _remove(self, own: _LoopConnections) -> list[Driver]:
-        """Remove a loop from the pool and cancel its waiters. Returns its idle connections."""
+        """Remove a loop from the pool and end the wait of its calls. Returns its idle
+        connections."""
         with self._guard:
             if self._loops.get(own.loop) is own:
                 del self._loops[own.loop]
@@ -330,7 +337,7 @@ class Pool:
             self._wake()
         for waiter in gone:
             with contextlib.suppress(RuntimeError):
-                own.loop.call_soon_threadsafe(waiter.future.cancel)
+                own.loop.call_soon_threadsafe(_refuse, waiter.future)
         return idle
 
     def _terminate_all(self, other: _LoopConnections) -> None:
@@ -340,6 +347,11 @@ class Pool:
         busy, other.busy = other.busy, []
         for driver in (*self._remove(other), *busy, *(one.driver for one in evictions)):
             force_close(driver, other.loop)
+
+
+def _refuse(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_exception(PoolClosed())
 
 
 def _size(other: _LoopConnections) -> int:
