@@ -36,6 +36,7 @@ from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
 from .services.rebalance import Rebalance
 from .services.roll_up import RollUp
+from .services.routing import Routing
 from .services.slot_sync import SlotSync
 from .services.unserved import Unserved
 from .services.vitals import VitalsReport
@@ -270,6 +271,7 @@ class WorkerProcess:
                 unbroken_since=lambda: self._registration.lease.unbroken_since,
             ),
             Promote(store, store_now=self.parts.store_time.now),
+            Routing(store),
             LimitRepair(store),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
