@@ -144,7 +144,7 @@ class PublishedKinds(Struct, frozen=True):
             payload.check(job.payload, limit=known.payload_limit, what=what)
         elif schedule.template == _NOTHING_DECLARED:
             job = undeclared(job, () if schedule.max_attempts is None else ("max_attempts",))
-        return self.apply(unrouted(job) if chosen is None else job)
+        return self.apply(unrouted(job) if chosen is None and known is None else job)
 
 
 def _listed(kinds: Mapping[str, str]) -> str:

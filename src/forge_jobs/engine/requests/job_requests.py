@@ -79,12 +79,16 @@ class JobRequests:
         return self._named_queue(kind) or DEFAULT_QUEUE
 
     def _named_queue(self, kind: str) -> str | None:
+        """The queue of a kind; None if neither this program nor a worker has said anything."""
         declared = self.declared_queue(kind)
         if declared is not None:
             return declared
         if self._router is not None:
             return queue_name(self._router.route(kind))
-        return self._published.current().queues.get(kind)
+        published = self._published.current().queues.get(kind)
+        if published is None and self._handlers.get(kind) is not None:
+            return DEFAULT_QUEUE
+        return published
 
     def request(
         self,
