@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import logging
 
 from forge_jobs.core.errors import ForgeError
@@ -43,6 +44,9 @@ from .services.vitals import VitalsReport
 from .worker_parts import WorkerInputs, WorkerParts
 
 _LOG = logging.getLogger("forge_jobs.worker")
+# Registers fork hooks. Before any handler can fork: of hooks that are registered during a fork of
+# another thread only the second half runs, which releases a lock that nobody took.
+importlib.import_module("concurrent.futures.thread")
 _STARTED = frozenset({"host_id", "queues"})
 
 
