@@ -14,10 +14,9 @@ from typing import Generic, TypeVar
 from rigs.storms import databases
 from rigs.storms.checks import Evidence
 from rigs.storms.databases import Database
+from rigs.storms.front_door import GRACE_S, ROOT, children_of, kill_all, worker_command
 from rigs.storms.history import History, now, read_all
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-GRACE_S = 5.0
 TERMINAL = ("done", "dead", "cancelled")
 
 Log = Callable[[str], None]
@@ -101,11 +100,11 @@ class Rig(Generic[OptionsT]):
 
     def _worker_command(self) -> list[str]:
         options = self.options
-        return [
-            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.jobs:forge",
-            "--queues", f"storm:{options.slots},storm_cpu:{options.workers}",
-            "--lease", str(options.lease_s), "--grace", str(GRACE_S),
-        ]  # fmt: skip
+        return worker_command(
+            "rigs.storms.jobs:forge",
+            f"storm:{options.slots},storm_cpu:{options.workers}",
+            lease_s=options.lease_s,
+        )
 
     def _producer_command(self, number: int) -> list[str]:
         options = self.options
@@ -133,7 +132,7 @@ class Rig(Generic[OptionsT]):
         finally:
             for actor in (*self.workers, *self.producers):
                 if actor.process is not None and actor.process.poll() is None:
-                    actor.process.kill()
+                    kill_all(actor.process)
                     actor.process.wait()
             self._log_file.close()
         return self.evidence()
@@ -192,11 +191,9 @@ class Rig(Generic[OptionsT]):
         return [actor for actor in actors if actor.process is not None and not actor.killed]
 
     def worker_pids(self) -> set[int]:
-        """The pids of the running workers."""
+        """The pids of the running workers: of the child processes, which register."""
         return {
-            actor.process.pid
-            for actor in self.running_actors(self.workers)
-            if actor.process is not None
+            pid for actor in self.running_actors(self.workers) for pid in children_of(actor.process)
         }
 
     def registered(self, *, before_s: float) -> set[int]:
