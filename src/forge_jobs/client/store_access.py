@@ -3,8 +3,8 @@
 Closing ends the I/O thread and the connections; the next use opens the store again. Only an
 interpreter that shuts down opens nothing any more, which is what ``Closed`` says.
 
-Synchronous calls either write on the calling thread (``enqueue_sync``) or run a coroutine on the
-I/O thread and wait for it. Coroutines use the store on their own loop.
+Synchronous calls either write on the calling thread (``enqueue_sync``, ``try_enqueue_sync``) or run
+a coroutine on the I/O thread and wait for it. Coroutines use the store on their own loop.
 """
 
 import asyncio

@@ -172,6 +172,14 @@ async def next_iteration() -> None:
     await future
 
 
+async def wait_s(seconds: float) -> None:
+    """Wait on the event loop's own timers."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    loop.call_later(seconds, resolve, future)
+    await future
+
+
 def resolve(future: "asyncio.Future[None]") -> None:
     """Wake the task that waits for a future, unless it was cancelled."""
     if not future.done():
@@ -183,8 +191,7 @@ def force_close(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
     transport = _transport(driver)
     if loop.is_running():
         # Its loop will read the end of the stream; anything else here would not be thread-safe.
-        with contextlib.suppress(Exception):
-            transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        shut_down(transport)
         return
     with contextlib.suppress(Exception):
         driver.terminate()
@@ -192,6 +199,22 @@ def force_close(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         # A closed loop runs no callbacks, so the transport's last one is called here.
         with contextlib.suppress(Exception):
             transport._call_connection_lost(None)
+
+
+def shut_down(transport: Any) -> None:
+    """End a connection for everybody who reads from it, on any thread."""
+    with contextlib.suppress(Exception):
+        transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+
+def plain_socket(driver: Driver) -> tuple[Any, socket.socket] | None:
+    """The transport of a connection and its socket, which does not block; None with TLS, or where
+    the event loop has no such socket."""
+    transport: Any = getattr(driver, "_transport", None)
+    if transport is None or transport.is_closing() or hasattr(transport, "_ssl_protocol"):
+        return None
+    plain = getattr(transport.get_extra_info("socket"), "_sock", None)
+    return (transport, plain) if isinstance(plain, socket.socket) else None
 
 
 def disown(driver: Driver) -> None:
