@@ -148,9 +148,9 @@ def sweep(
     max_points: int = 150,
 ) -> int:
     """Interrupt ``call`` at each of its points, or at ``max_points`` of them evenly spread unless
-    FORGE_SWEEP_ALL is set; ``check`` runs after each. Returns their number."""
+    TEST_SWEEP_ALL is set; ``check`` runs after each. Returns their number."""
     tracing = raised_at(_NEVER, call, error)
-    step = 1 if "FORGE_SWEEP_ALL" in os.environ else max(1, tracing.counted // max_points)
+    step = 1 if "TEST_SWEEP_ALL" in os.environ else max(1, tracing.counted // max_points)
     for count in itertools.count():
         tracing = raised_at(count * step, call, error)
         if not tracing.raised:

@@ -355,6 +355,7 @@ CREATE INDEX jobs_limit_key ON forge.jobs USING btree (limit_key, id) WHERE ((li
 CREATE INDEX jobs_owner ON forge.jobs USING btree (owner) WHERE (status = 'running'::text);
 CREATE UNIQUE INDEX jobs_pkey ON forge.jobs USING btree (id);
 CREATE INDEX jobs_track ON forge.jobs USING btree (queue, track, priority, run_at, id) WHERE ((status = 'pending'::text) AND (track IS NOT NULL));
+CREATE INDEX jobs_unrouted ON forge.jobs USING btree (kind, id) WHERE (strpos(options, '"unrouted"'::text) > 0);
 CREATE UNIQUE INDEX kinds_pkey ON forge.kinds USING btree (kind);
 CREATE UNIQUE INDEX large_payloads_pkey ON forge.large_payloads USING btree (job);
 CREATE UNIQUE INDEX leaderships_pkey ON forge.leaderships USING btree (name);

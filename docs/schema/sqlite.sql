@@ -282,6 +282,8 @@ CREATE INDEX forge_jobs_status     ON forge_jobs (indexed_status) WHERE indexed_
 CREATE INDEX forge_jobs_track      ON forge_jobs (queue, claim_track, priority, run_at)
     WHERE claim_track IS NOT NULL;
 
+CREATE INDEX forge_jobs_unrouted ON forge_jobs (kind) WHERE instr(options, '"unrouted"') > 0;
+
 CREATE INDEX forge_logs_job ON forge_logs (job);
 
 CREATE INDEX forge_processes_host ON forge_processes (host_id);

@@ -285,6 +285,9 @@ class FaultyStore:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise RuntimeError("a synchronous call cannot be simulated")
 
+    def try_enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        return None
+
     def exchange_sync(self, request: Exchange) -> Exchanged:
         raise RuntimeError("a synchronous call cannot be simulated")
 

@@ -34,11 +34,17 @@ STORMS = {
 def main() -> int:
     names, backend, arguments = _parse_arguments()
     failed: list[str] = []
+    ran = 0
     for name in names:
         module: Any = import_module(STORMS[name])
         for one in module.BACKENDS:
-            if backend in (None, one) and not module.storm(one, arguments):
-                failed.append(f"{name} on {one}")
+            if backend in (None, one):
+                ran += 1
+                if not module.storm(one, arguments):
+                    failed.append(f"{name} on {one}")
+    if not ran:
+        print(f"FAILED: no storm ran: {', '.join(names)} do not use {backend}")
+        return 1
     if failed:
         print(f"FAILED: {', '.join(failed)}. Repeat with --seed {arguments.seed}")
         return 1

@@ -62,6 +62,7 @@ def check(evidence: Evidence) -> CheckReport:
     kills = _kills(evidence.entries)
     report = CheckReport()
     for name, check in {
+        "nothing was done": _idle(evidence, attempts),
         "acknowledged jobs lost": _lost(evidence),
         "unexpected jobs": _unexpected(evidence),
         "batches stored in part": _partial_batches(evidence),
@@ -116,6 +117,14 @@ def _named(entries: Iterable[Entry], op: str) -> Iterator[tuple[str, Entry]]:
         if entry["op"] == op:
             for name in entry["names"]:
                 yield name, entry
+
+
+def _idle(evidence: Evidence, attempts: dict[str, list[Attempt]]) -> Iterator[str]:
+    """A storm without jobs or runs would pass every other check, and proves nothing."""
+    if not evidence.rows:
+        yield "no job was stored"
+    if not any(run.end is not None for runs in attempts.values() for run in runs):
+        yield "no run of a job ended"
 
 
 def _lost(evidence: Evidence) -> Iterator[str]:

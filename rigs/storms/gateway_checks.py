@@ -73,6 +73,7 @@ def check_gateway(evidence: GatewayEvidence) -> CheckReport:
     )
     report = CheckReport()
     for name, check in {
+        "nothing was done": _idle(evidence, copies),
         "updates lost": _lost(evidence),
         "updates Telegram still has": iter([*evidence.waiting, *evidence.expired]),
         "updates stored twice": _stored_twice(evidence),
@@ -98,6 +99,14 @@ def _deaths(entries: list[Entry]) -> dict[int, float]:
     """When which process was killed, by itself at its step or from outside."""
     found = {entry["pid"]: entry["at"] for entry in entries if entry["op"] == "killed"}
     return found | {entry["victim"]: entry["at"] for entry in entries if entry["op"] == "kill"}
+
+
+def _idle(evidence: GatewayEvidence, copies: Counter[str]) -> Iterator[str]:
+    """A storm without updates or answers would pass every other check, and proves nothing."""
+    if not any(evidence.wanted.values()):
+        yield "no update was sent that has an answer"
+    if not copies:
+        yield "Telegram got no message"
 
 
 def _lost(evidence: GatewayEvidence) -> Iterator[str]:

@@ -26,9 +26,10 @@ from starlette.routing import Route
 from forge_jobs import Forge, JobRecord
 from rigs.storms.counters import every_job
 from rigs.storms.databases import Database
+from rigs.storms.front_door import ROOT
 from rigs.storms.gateway_checks import ChatKey, GatewayEvidence, StoredUpdate
 from rigs.storms.history import History, now, read_all
-from rigs.storms.rig import ROOT, Log, StormFailed
+from rigs.storms.rig import Log, StormFailed
 from telegram_gateway.fake import FakeBot, FakeTelegram, fake_telegram
 from tests.gateway.fake_api import serve_app
 

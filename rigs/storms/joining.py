@@ -6,11 +6,7 @@ after a kill.
 """
 
 import asyncio
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +16,9 @@ from forge_jobs import Forge
 from forge_jobs.core.job import NewJob
 from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database
+from rigs.storms.front_door import ForgeWorker, worker_command
 from rigs.storms.history import now, read_all
-from rigs.storms.rig import ROOT, StormFailed
+from rigs.storms.rig import StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 QUEUE = "slow"
@@ -111,7 +108,7 @@ class JoinRig:
         self._folder = folder
         self._url = database.url
         self._rng = random.Random(options.seed)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._workers: list[ForgeWorker] = []
         self._forge = Forge(database.url)
 
     async def run(self) -> None:
@@ -139,7 +136,6 @@ class JoinRig:
             finally:
                 for worker in self._workers:
                     worker.kill()
-                    worker.wait()
                 await self._forge.aclose()
 
     async def _enqueue_jobs(self) -> None:
@@ -161,14 +157,11 @@ class JoinRig:
         await store.jobs.enqueue(jobs)
 
     def _start_worker(self, log: Any) -> None:
-        environment = {**os.environ, "STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
-        command = [
-            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.slow_jobs:forge",
-            "--queues", QUEUE, "--lease", str(self.options.lease_s), "--grace", "0.5",
-        ]  # fmt: skip
-        self._workers.append(
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        environment = {"STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
+        command = worker_command(
+            "rigs.storms.slow_jobs:forge", QUEUE, lease_s=self.options.lease_s, grace_s=0.5
         )
+        self._workers.append(ForgeWorker(command, environment, log))
 
     def _end_worker(self, how: str) -> None:
         worker = self._workers.pop(self._rng.randrange(len(self._workers)))
@@ -176,8 +169,7 @@ class JoinRig:
             self.killed[worker.pid] = now()
             worker.kill()
         else:
-            worker.send_signal(signal.SIGTERM)
-        worker.wait()
+            worker.stop()
 
     async def _measure(self, how: str) -> None:
         """Measure how long it takes until the other processes hold all slots again."""

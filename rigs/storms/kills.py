@@ -15,6 +15,7 @@ from rigs.storms import counters
 from rigs.storms.arguments import StormArguments, print_report
 from rigs.storms.checks import check
 from rigs.storms.databases import Database, SqliteDatabase, open_database
+from rigs.storms.front_door import children_of, kill_all
 from rigs.storms.history import now
 from rigs.storms.rig import Actor, Log, Options, Rig, StormFailed
 from rigs.storms.surroundings import Clocks, OldSnapshots
@@ -117,17 +118,16 @@ class KillRig(Rig[KillOptions]):
             if while_starting or self.has_enqueued(actor)
         ]
         for actor in self.running_actors(self.workers):
-            assert actor.process is not None
-            pid = actor.process.pid
-            if established - {pid} and (while_starting or pid in up):
+            own = set(children_of(actor.process))
+            if established - own and (while_starting or own & up):
                 victims.append(actor)
         if victims:
             self._kill(self.rng.choice(victims), blackout=False)
 
     def _kill(self, victim: Actor, *, blackout: bool) -> None:
         assert victim.process is not None
-        pid = victim.process.pid
-        self.history.write("kill", victim=pid, actor=victim.name, blackout=blackout)
-        victim.process.kill()
+        for pid in children_of(victim.process) or [victim.process.pid]:
+            self.history.write("kill", victim=pid, actor=victim.name, blackout=blackout)
+        kill_all(victim.process)
         victim.killed = True
         self.faults += 1

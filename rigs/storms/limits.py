@@ -21,8 +21,9 @@ from typing import Any
 from forge_jobs import Forge
 from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database, pids, states
+from rigs.storms.front_door import ROOT, ForgeWorker, worker_command
 from rigs.storms.history import History, now, read_all
-from rigs.storms.rig import ROOT, StormFailed
+from rigs.storms.rig import StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 RATE = 100
@@ -89,6 +90,9 @@ def check_limits(entries: list[dict[str, Any]], options: LimitOptions) -> None:
     """Raises StormFailed for the first check that fails."""
     runs = _runs(entries)
     print(f"  runs: {', '.join(f'{len(of):,} {sort}' for sort, of in sorted(runs.items()))}")
+    for sort in ("keyed", "lined", "rated"):
+        if not runs[sort]:
+            raise StormFailed(f"no {sort} job ran: the run proves nothing")
     _check_exclusive(runs["keyed"], "key")
     _check_exclusive(runs["lined"], "lane")
     if len(runs["keyed"]) < options.jobs:
@@ -186,7 +190,7 @@ class LimitRig:
         self._folder = folder
         self._database = database
         self._rng = random.Random(options.seed)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._workers: list[ForgeWorker] = []
         self._history = History(folder / "killer.jsonl")
 
     async def run(self) -> None:
@@ -205,7 +209,6 @@ class LimitRig:
         finally:
             for worker in self._workers:
                 worker.kill()
-                worker.wait()
 
     def _enqueue_jobs(self) -> None:
         """Enqueue everything before the workers start, through the tasks."""
@@ -220,19 +223,13 @@ class LimitRig:
         return [*map(str, numbers), str(options.rated_s)]
 
     def _start_worker(self, log: Any) -> None:
-        environment = {
-            **os.environ,
-            "STORM_URL": self._database.url,
-            "STORM_FOLDER": str(self._folder),
-        }
-        command = [
-            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.limited_jobs:forge",
-            "--queues", "keyed:40,rated:20,lined:40",
-            "--lease", str(self._options.lease_s), "--grace", "5",
-        ]  # fmt: skip
-        self._workers.append(
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        environment = {"STORM_URL": self._database.url, "STORM_FOLDER": str(self._folder)}
+        command = worker_command(
+            "rigs.storms.limited_jobs:forge",
+            "keyed:40,rated:20,lined:40",
+            lease_s=self._options.lease_s,
         )
+        self._workers.append(ForgeWorker(command, environment, log))
 
     def _kill_one(self) -> None:
         up = pids(self._database)
@@ -241,7 +238,6 @@ class LimitRig:
         self._workers.remove(victim)
         self._history.write("kill", victim=victim.pid)
         victim.kill()
-        victim.wait()
 
     async def _wait_until_up(self) -> None:
         end = time.monotonic() + 60

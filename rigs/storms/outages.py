@@ -36,6 +36,7 @@ def check_outages(report: CheckReport, entries: Iterable[Entry], evidence: Outag
     """Add the findings and figures about outages to a report."""
     ups = [entry for entry in entries if entry["op"] == "up"]
     findings, figures = report.findings, report.figures
+    findings["nothing was interrupted"] = [] if ups else ["the server was never down"]
     findings["slow to resume"] = list(_slow(ups, evidence))
     findings["busy while it was down"] = list(_busy(ups))
     findings["healthy workers reaped"] = list(_reaped(evidence))

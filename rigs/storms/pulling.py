@@ -39,6 +39,9 @@ def storm(backend: str, arguments: StormArguments) -> bool:
     """Run the storm; True if every job was completed exactly once."""
     options = arguments.apply(PullOptions(), PullOptions(jobs=100 * SCRIPTS, kills=3))
     each, kills, rng = options.jobs // SCRIPTS, options.kills, random.Random(options.seed)
+    if not each:
+        print(f"FAILED: {options.jobs} jobs for {SCRIPTS} scripts: nothing would be done")
+        return False
     with arguments.folder() as folder, open_database(backend, folder) as database:
         undisturbed = _round(database.url, each, 0, rng, folder / "peace")
         killed = _round(database.url, each, kills, rng, folder / "kills")

@@ -5,10 +5,7 @@ more than one burst beyond the rate.
 """
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +15,9 @@ from forge_jobs import Forge
 from forge_jobs.core.job import NewJob
 from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database
+from rigs.storms.front_door import ForgeWorker, worker_command
 from rigs.storms.history import read_all
-from rigs.storms.rig import ROOT, StormFailed
+from rigs.storms.rig import StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 SCOPE = "storm"
@@ -101,7 +99,7 @@ class RateRig:
         self._folder = folder
         self._url = database.url
         self._rng = random.Random(options.seed)
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._workers: dict[str, ForgeWorker] = {}
 
     async def run(self) -> None:
         options = self._options
@@ -121,24 +119,19 @@ class RateRig:
                     await asyncio.sleep(options.seconds / (options.kills + 1))
                     queue = self._rng.choice(queues)
                     self._workers[queue].kill()
-                    self._workers[queue].wait()
                     self._start_worker(queue, log)
                 await self._wait_until_used()
         finally:
             for worker in self._workers.values():
                 worker.kill()
-                worker.wait()
             await forge.aclose()
 
     def _start_worker(self, queue: str, log: Any) -> None:
-        environment = {**os.environ, "STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
-        command = [
-            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.asking_jobs:forge",
-            "--queues", f"{queue}:1", "--lease", "5", "--grace", "0.1",
-        ]  # fmt: skip
-        self._workers[queue] = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=log
+        environment = {"STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
+        command = worker_command(
+            "rigs.storms.asking_jobs:forge", f"{queue}:1", lease_s=5, grace_s=0.1
         )
+        self._workers[queue] = ForgeWorker(command, environment, log)
 
     async def _wait_until_started(self) -> None:
         end = time.monotonic() + 60

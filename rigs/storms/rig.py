@@ -14,13 +14,17 @@ from typing import Generic, TypeVar
 from rigs.storms import databases
 from rigs.storms.checks import Evidence
 from rigs.storms.databases import Database
+from rigs.storms.front_door import GRACE_S, ROOT, children_of, kill_all, worker_command
 from rigs.storms.history import History, now, read_all
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-GRACE_S = 5.0
 TERMINAL = ("done", "dead", "cancelled")
 
 Log = Callable[[str], None]
+
+
+# How a worker exits after SIGTERM: in order, or by the signal itself while its interpreter starts,
+# before it has a handler and before it claims.
+STOPPED = (0, -signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,11 @@ class Rig(Generic[OptionsT]):
 
     def _worker_command(self) -> list[str]:
         options = self.options
-        return [
-            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.jobs:forge",
-            "--queues", f"storm:{options.slots},storm_cpu:{options.workers}",
-            "--lease", str(options.lease_s), "--grace", str(GRACE_S),
-        ]  # fmt: skip
+        return worker_command(
+            "rigs.storms.jobs:forge",
+            f"storm:{options.slots},storm_cpu:{options.workers}",
+            lease_s=options.lease_s,
+        )
 
     def _producer_command(self, number: int) -> list[str]:
         options = self.options
@@ -128,7 +132,7 @@ class Rig(Generic[OptionsT]):
         finally:
             for actor in (*self.workers, *self.producers):
                 if actor.process is not None and actor.process.poll() is None:
-                    actor.process.kill()
+                    kill_all(actor.process)
                     actor.process.wait()
             self._log_file.close()
         return self.evidence()
@@ -187,11 +191,9 @@ class Rig(Generic[OptionsT]):
         return [actor for actor in actors if actor.process is not None and not actor.killed]
 
     def worker_pids(self) -> set[int]:
-        """The pids of the running workers."""
+        """The pids of the running workers: of the child processes, which register."""
         return {
-            actor.process.pid
-            for actor in self.running_actors(self.workers)
-            if actor.process is not None
+            pid for actor in self.running_actors(self.workers) for pid in children_of(actor.process)
         }
 
     def registered(self, *, before_s: float) -> set[int]:
@@ -240,7 +242,7 @@ class Rig(Generic[OptionsT]):
                 status = process.wait(GRACE_S + 10)
             except subprocess.TimeoutExpired:
                 raise StormFailed("a worker did not stop") from None
-            if status != 0:
+            if status not in STOPPED:
                 raise StormFailed(f"a worker stopped with {status}:\n{self.log_tail()}")
 
     def _unfinished(self) -> int:

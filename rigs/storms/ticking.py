@@ -4,10 +4,7 @@ Each second must have exactly one job, and each job must have run.
 """
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -21,8 +18,9 @@ from forge_jobs.core.job import JobRecord
 from forge_jobs.core.selection import Filter
 from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database
+from rigs.storms.front_door import ForgeWorker, worker_command
 from rigs.storms.history import read_all
-from rigs.storms.rig import ROOT, StormFailed
+from rigs.storms.rig import StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 # The names in ticking_jobs, which cannot be imported without its environment variables.
@@ -62,6 +60,8 @@ def storm(backend: str, arguments: StormArguments) -> bool:
             jobs = asyncio.run(rig.run())
             _check_ticks(jobs, [entry["job"] for entry in read_all(folder)], options)
             print(f"  {rig.kills} kills of the leader")
+            if not rig.kills:
+                raise StormFailed("the leader was never killed: the run proves nothing")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
@@ -111,7 +111,7 @@ class CronRig:
         self._database = database
         self._leader = leader
         self._rng = random.Random(options.seed)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._workers: list[ForgeWorker] = []
         self.kills = 0
 
     async def run(self) -> list[JobRecord]:
@@ -132,7 +132,6 @@ class CronRig:
         finally:
             for worker in self._workers:
                 worker.kill()
-                worker.wait()
             await forge.aclose()
 
     async def _wait_until_idle(self, store: Any) -> list[JobRecord]:
@@ -159,7 +158,7 @@ class CronRig:
                 return found
 
     def _check_alive(self) -> None:
-        ended = [worker.returncode for worker in self._workers if worker.poll() is not None]
+        ended = [code for worker in self._workers if (code := worker.returncode) is not None]
         if ended:
             logged_at = (self._folder / "workers.log").read_text(errors="replace")[-2_000:]
             raise StormFailed(f"a worker exited with {ended[0]}:\n{logged_at}")
@@ -170,7 +169,6 @@ class CronRig:
         for worker in self._workers:
             if worker.pid in leaders:
                 worker.kill()
-                worker.wait()
                 self._workers.remove(worker)
                 self._start_worker(log)
                 self.kills += 1
@@ -178,18 +176,11 @@ class CronRig:
 
     def _start_worker(self, log: Any) -> None:
         options = self._options
-        environment = {
-            **os.environ,
-            "STORM_URL": self._database.url,
-            "STORM_FOLDER": str(self._folder),
-        }
-        command = [
-            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.ticking_jobs:forge",
-            "--queues", QUEUE, "--lease", str(options.lease_s), "--grace", "0.1",
-        ]  # fmt: skip
-        self._workers.append(
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        environment = {"STORM_URL": self._database.url, "STORM_FOLDER": str(self._folder)}
+        command = worker_command(
+            "rigs.storms.ticking_jobs:forge", QUEUE, lease_s=options.lease_s, grace_s=0.1
         )
+        self._workers.append(ForgeWorker(command, environment, log))
 
     def _ran(self) -> list[str]:
         return [entry["job"] for entry in read_all(self._folder)]

@@ -19,7 +19,7 @@ from rigs.storms.checks import Evidence, check
 from rigs.storms.databases import Database, open_database
 from rigs.storms.front_door import children_of, is_worker, worker_command
 from rigs.storms.history import now
-from rigs.storms.rig import Actor, Log, Options, Rig, StormFailed
+from rigs.storms.rig import STOPPED, Actor, Log, Options, Rig, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 VERSIONS = ("old", "new")
@@ -122,9 +122,6 @@ class VersionRig(Rig[VersionOptions]):
             f"p{number}", str(share), str(options.seed), str(options.flow_s),
         ]  # fmt: skip
 
-    def worker_pids(self) -> set[int]:
-        return {pid for actor in self.running_actors(self.workers) for pid in children_of(actor)}
-
     def inject_faults(self) -> None:
         limit_s = 60 + 6 * self.options.flow_s
         deadline = now() + limit_s
@@ -159,7 +156,7 @@ class VersionRig(Rig[VersionOptions]):
             actor
             for actor in self.running_actors(self.workers)
             if any(
-                set(children_of(other)) & established
+                set(children_of(other.process)) & established
                 for other in self.running_actors(self.workers)
                 if other is not actor and self._version(other) == self._version(actor)
             )
@@ -175,14 +172,14 @@ class VersionRig(Rig[VersionOptions]):
             victim.killed = True
             victim.process.send_signal(signal.SIGTERM)
             return
-        self.orphaned += children_of(victim)
-        for pid in (victim.process.pid, *children_of(victim)):
+        self.orphaned += children_of(victim.process)
+        for pid in (victim.process.pid, *children_of(victim.process)):
             self.history.write("kill", victim=pid, actor=victim.name, blackout=False)
         victim.killed = True
         victim.process.kill()
 
     def _ended(self, actor: Actor, status: int) -> None:
-        if actor.name in self._rolling and status == 0:
+        if actor.name in self._rolling and status in STOPPED:
             self._rolling.discard(actor.name)
             self.rolls += 1
             actor.process, actor.killed = None, False

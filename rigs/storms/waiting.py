@@ -5,10 +5,7 @@ enqueued one by one, and the time until each one starts is measured.
 """
 
 import asyncio
-import os
 import statistics
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +15,9 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.limits import key_bucket
 from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database, states
+from rigs.storms.front_door import ForgeWorker, worker_command
 from rigs.storms.history import now, read_all
-from rigs.storms.rig import ROOT, StormFailed
+from rigs.storms.rig import StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 BATCH = 5_000
@@ -52,24 +50,22 @@ def storm(backend: str, arguments: StormArguments) -> bool:
 
 
 async def _run_storm(options: WaitingOptions, folder: Path, database: Database) -> None:
-    environment = {**os.environ, "STORM_URL": database.url, "STORM_FOLDER": str(folder)}
-    command = [
-        sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.limited_jobs:forge",
-        "--queues", "keyed:10", "--grace", "0.1",
-    ]  # fmt: skip
+    environment = {"STORM_URL": database.url, "STORM_FOLDER": str(folder)}
+    command = worker_command("rigs.storms.limited_jobs:forge", "keyed:10", grace_s=0.1)
     forge = Forge(database.url)
     with (folder / "worker.log").open("ab") as log:
-        worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        worker = ForgeWorker(command, environment, log)
         try:
             await _until_published(forge)
             await _enqueue_jobs(forge, options)
             left = states(database)
-            if left.get("held", 0) < options.jobs - 1:
+            if not left.get("held", 0):
+                raise StormFailed(f"no job is held, so the run proves nothing: {left}")
+            if left["held"] < options.jobs - 1:
                 raise StormFailed(f"not all jobs are held: {left}")
             waits = await _sample(forge, folder, options)
         finally:
             worker.kill()
-            worker.wait()
             await forge.aclose()
     waits.sort()
     median_s, late_s = statistics.median(waits), waits[int(len(waits) * 0.95)]

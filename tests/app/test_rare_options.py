@@ -56,7 +56,7 @@ async def test_those_of_a_job_by_kind_are_added(forge: Forge) -> None:
     assert here is not None
     assert here.options == {"note_text": "A", "level": None}
     assert elsewhere is not None
-    assert elsewhere.options == {"level": None, "undeclared": []}
+    assert elsewhere.options == {"level": None, "undeclared": [], "unrouted": True}
 
 
 def test_tasks_and_jobs_without_any_keep_the_short_paths(forge: Forge) -> None:

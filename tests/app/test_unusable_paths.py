@@ -12,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from forge_jobs import Forge, Full, NotWritable, SchemaMismatch, Unavailable, testing
+from forge_jobs import (
+    BadUrl,
+    Forge,
+    Full,
+    NotWritable,
+    SchemaMismatch,
+    Unavailable,
+    open_storage,
+    testing,
+)
+from forge_jobs.cli.commands import run
+from forge_jobs.pull import JobQueue
 
 
 @pytest.fixture
@@ -29,6 +40,31 @@ def forge(file: Path) -> Iterator[Forge]:
 
 def _job(n: int, text: str = "") -> int:
     return n
+
+
+@pytest.mark.parametrize("way", ["Forge", "open_storage", "JobQueue", "--url", "forge.toml"])
+def test_sqlite_in_memory_is_refused_and_creates_no_file(
+    way: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SQLite's own name for a database in memory: jobs in it would be seen by one connection."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FORGE_URL", raising=False)
+    url, remedy = "sqlite:///:memory:", "write memory:// for tests"
+    opened = {"Forge": Forge, "open_storage": open_storage, "JobQueue": JobQueue.open}.get(way)
+    if opened is not None:
+        with pytest.raises(BadUrl, match=remedy):
+            opened(url)
+    elif way == "--url":
+        assert run(["stats", "--url", url]) == 2
+        assert remedy in capsys.readouterr().err
+    else:
+        (tmp_path / "forge.toml").write_text(f'url = "{url}"\n')
+        with Forge() as forge, pytest.raises(BadUrl, match=remedy):
+            forge.enqueue("job")
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".toml"] == []
 
 
 def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,10 +97,13 @@ def test_u6_a_pull_queue_opens_again_too(any_url: str) -> None:
     queue.close()
 
 
-def test_u6_threads_that_enqueue_while_others_close(tmp_path: Path) -> None:
-    """A call that a close overtakes says so; all others are stored, none hangs."""
+def test_u6_threads_that_enqueue_while_others_close(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call that a close overtakes says so; all others are stored, none hangs, and nothing is left
+    for the garbage collector to complain about."""
     others = _threads()
-    forge = Forge(f"sqlite:///{tmp_path}/jobs.db")
+    forge = Forge(shared_url)
 
     @forge.task
     def job(n: int) -> None: ...
@@ -147,6 +150,34 @@ def test_u6_threads_that_enqueue_while_others_close(tmp_path: Path) -> None:
         forge.job(job_id).refresh()
     forge.close()
     assert _threads() <= others
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def test_u6_a_store_that_was_opened_as_its_close_began_opens_again(
+    any_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every later call raised Closed, until the next close."""
+    forge = Forge(any_url)
+
+    @forge.task
+    def job() -> None: ...
+
+    handle = job.enqueue()
+    access = forge.client.access
+    send = access.io.start
+
+    def open_first(work: Callable[[], Any]) -> Any:
+        monkeypatch.undo()
+        thread = threading.Thread(target=forge.ready)
+        thread.start()
+        thread.join()
+        return send(work)
+
+    monkeypatch.setattr(access.io, "start", open_first)
+    forge.close()
+    assert handle.refresh().status == "pending"
+    forge.close()
 
 
 async def test_u6_tasks_that_open_while_another_closes() -> None:

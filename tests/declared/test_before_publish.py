@@ -48,6 +48,24 @@ async def test_u2_a_payment_enqueued_first_runs_once(shared_url: str, other: For
     await app.aclose()
 
 
+async def test_u2_a_job_without_a_queue_moves_to_the_one_its_worker_publishes(
+    shared_url: str, other: Forge
+) -> None:
+    """No worker serves the default queue, where the producer's job had to wait."""
+    job = await other.aenqueue("charge", {"account": "a1"})
+    later = await other.aenqueue("charge", {"account": "a2"}, delay="1s")
+    named = await other.aenqueue("charge", {"account": "a3"}, queue="default")
+    assert (await _record(other, job.id)).queue == "default"
+    app = application(shared_url)
+    async with app.worker():
+        records = [await _until_ended(other, one.id) for one in (job, later)]
+    for record in records:
+        assert (record.status, record.attempts, record.queue) == (JobStatus.DEAD, 1, "pay")
+        assert (record.max_attempts, record.options) == (1, {"soft_timeout_s": 20.0})
+    assert (await _record(other, named.id)).queue == "default"
+    await app.aclose()
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -162,7 +162,7 @@ async def test_no_call_is_in_flight_after_cancel() -> None:
 
     finish_buffer: Any = SimpleNamespace(notify=lambda: None)
     batch: Any = SimpleNamespace(is_all_done=lambda min_finishes: True)
-    finisher = BackgroundFinisher(finish_buffer, write, lambda: True, min_finishes=1)
+    finisher = BackgroundFinisher(finish_buffer, write, lambda: True, lambda: 0.0, min_finishes=1)
     assert finisher.start(batch, wanted=1)
     await sent.wait()
     await finisher.cancel()

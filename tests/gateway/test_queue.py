@@ -83,7 +83,7 @@ async def test_retries_run_at_the_exact_times_then_dead_and_one_notice(
     assert {headers["webhook-id"] for headers, _ in back.got} == {"102-1"}
     [notice] = bots.api.texts()
     assert notice.startswith("Sorry")
-    assert "500" not in notice
+    assert "answered 500" not in notice
 
 
 async def test_the_largest_update_gets_a_dead_notice(bots: Bots, back: Backend) -> None:

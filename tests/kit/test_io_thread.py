@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from concurrent.futures import CancelledError, Future
 
 import pytest
 
@@ -121,3 +122,50 @@ def test_a_forked_child_gets_a_thread_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     assert io.call(answer, DEADLINE_S) == "forge-io"
     io.close()
+
+
+def test_a_task_that_was_started_by_an_ending_one_ends_too() -> None:
+    """It was left pending in a closed loop, with its connection and everybody who waited for it."""
+    io = IoThread()
+    ended = threading.Event()
+
+    async def later() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            ended.set()
+
+    async def first() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            tasks.add(asyncio.create_task(later()))
+            await asyncio.sleep(0)
+
+    async def begin() -> None:
+        tasks.add(asyncio.create_task(first()))
+        await asyncio.sleep(0)
+
+    tasks: set[asyncio.Task[None]] = set()
+    io.call(begin, DEADLINE_S)
+    io.close()
+    assert ended.is_set()
+
+
+def test_a_call_that_reaches_a_stopped_loop_is_cancelled() -> None:
+    io = IoThread()
+    begun = threading.Event()
+
+    async def call() -> None:
+        begun.set()
+
+    async def stop() -> "list[Future[None]]":
+        late = [io.spawn(call)]
+        io.stop_from_loop()
+        return late
+
+    [late] = io.call(stop, DEADLINE_S)
+    with pytest.raises(CancelledError):
+        late.result(DEADLINE_S)
+    assert not begun.is_set()
+    io.join_stopped()

@@ -12,8 +12,8 @@ from forge_jobs import Forge
 from rigs.storms import limits, waiting
 from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import open_database
+from rigs.storms.front_door import ROOT
 from rigs.storms.history import read_all
-from rigs.storms.rig import ROOT
 
 SMALL = {"jobs": 150, "keys": 3, "lanes": 8, "depth": 4, "rated_s": 1.0, "kills": 1, "workers": 2}
 CLOSED_S = 2.0

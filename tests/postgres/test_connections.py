@@ -12,7 +12,8 @@ import pytest
 
 from forge_jobs.backends.postgres.connection import driver
 from forge_jobs.backends.postgres.connection.driver import Driver
-from forge_jobs.backends.postgres.connection.pool import Pool, _Eviction, _LoopConnections
+from forge_jobs.backends.postgres.connection.loop_connections import Eviction, LoopConnections
+from forge_jobs.backends.postgres.connection.pool import Pool
 from forge_jobs.backends.postgres.connection.server import Link
 from forge_jobs.backends.postgres.connection.session import IDLE_IN_TRANSACTION_S
 from forge_jobs.backends.postgres.store import PostgresStore
@@ -260,8 +261,8 @@ async def test_an_eviction_closes_once_when_its_loop_ends_meanwhile() -> None:
 
     driver: Any = Slow()
     pool = Pool(connect)
-    own = _LoopConnections(asyncio.get_running_loop())
-    eviction = _Eviction(own, driver)
+    own = LoopConnections(asyncio.get_running_loop())
+    eviction = Eviction(own, driver)
     own.evictions.append(eviction)
     closing = asyncio.create_task(pool._close_connections(own))
     await asyncio.sleep(0.01)

@@ -214,6 +214,7 @@ CALLS: dict[str, tuple[int, Callable[[PostgresStore], Awaitable[Any]]]] = {
     "get": (5, lambda store: store.jobs.get(ids.job_id(500, 1000, store.tag))),
     "peek": (5, lambda store: store.jobs.peek([ids.job_id(500, 1000, store.tag)])),
     "owned": (5, lambda store: store.jobs.owned(999)),
+    "route": (5, lambda store: store.jobs.route({"work": "q9", "other": "q8"}, limit=100)),
     "promote": (50, lambda store: store.jobs.promote(limit=100)),
     "reap": (150, lambda store: store.jobs.reap(crash_note="x", limit=100)),
     "beat": (5, lambda store: store.processes.heartbeat(1, ProcessStats())),

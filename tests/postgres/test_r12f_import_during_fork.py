@@ -1,4 +1,4 @@
-"""R12 f: the driver is imported lazily, and a fork at that moment deadlocks nobody."""
+"""R12 f: a fork while the driver is imported or begins to connect deadlocks nobody."""
 
 import os
 import subprocess
@@ -14,24 +14,44 @@ from tests.interrupting import raised_at
 
 _NEVER = 10**9
 
-# The driver takes a while to import, and the process forks in that moment.
-PROGRAM = """
-import os, sys, threading, time, warnings
-warnings.simplefilter("ignore")
-from importlib.machinery import PathFinder
-from forge_jobs import Forge, ForgeError
-
-importing = threading.Event()
-
+# The driver takes a while to import.
+SLOW_IMPORT = """
 class SlowFinder:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name == "asyncpg.exceptions":
-            importing.set()
+            busy.set()
             time.sleep(0.5)
         return None
 
 sys.meta_path.insert(0, SlowFinder)
+"""
+
+# Creating a TLS context takes a while, under a lock that a fork does not reset, as OpenSSL does.
+SLOW_TLS = """
+import ssl
+native_lock = threading.Lock()
+
+class SlowContext(ssl.SSLContext):
+    def __new__(cls, protocol):
+        if not native_lock.acquire(timeout=20):
+            os._exit(3)
+        busy.set()
+        time.sleep(0.5)
+        native_lock.release()
+        return super().__new__(cls, protocol)
+
+ssl.SSLContext = SlowContext
+"""
+
+# Another thread connects, and the process forks in the middle of the slow part.
+PROGRAM = """
+import os, sys, threading, time, warnings
+warnings.simplefilter("ignore")
+from forge_jobs import Forge, ForgeError
+
+busy = threading.Event()
+{slow}
 
 def use():
     try:
@@ -42,7 +62,7 @@ def use():
 
 thread = threading.Thread(target=use)
 thread.start()
-importing.wait()
+busy.wait()
 pid = os.fork()
 if pid == 0:
     os._exit(use())
@@ -51,9 +71,10 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
-def test_r12f_a_child_forked_during_the_import_can_import(project_root: Path) -> None:
+@pytest.mark.parametrize("slow", [SLOW_IMPORT, SLOW_TLS], ids=["import", "tls"])
+def test_r12f_a_child_forked_during_the_import_can_import(project_root: Path, slow: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM.format(slow=slow)],
         env=dict(os.environ, PYTHONPATH=str(project_root / "src")),
         timeout=60,
         check=False,

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from forge_jobs.backends.postgres.connection.driver import Transaction
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import BadUrl, ForgeError, Unavailable
 from forge_jobs.core.job import LaneOrder, NewJob, Successor
@@ -267,3 +268,37 @@ async def test_r5_a_role_that_may_only_read_is_told_so(server: PrivateServer) ->
     await store.jobs.enqueue([NewJob(kind="work", queue="q")])
     await store.close()
     await store.maintenance.drop()
+
+
+class _Cancelling:
+    """A connection whose first statements are cancelled, as by a statement timeout of the role."""
+
+    def __init__(self, driver: Any, cancels: int) -> None:
+        self._driver = driver
+        self._cancels = cancels
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    async def execute(self, statement: str) -> Any:
+        if self._cancels:
+            self._cancels -= 1
+            raise asyncpg.QueryCanceledError("canceling statement due to user request")
+        return await self._driver.execute(statement)
+
+
+async def test_r5_a_cancelled_begin_is_repeated(postgres: PrivateServer) -> None:
+    connection = await asyncpg.connect(postgres.url())
+    try:
+        cancelling: Any = _Cancelling(connection, 3)
+        transaction = Transaction(cancelling, pooled=True)
+        await transaction.start()
+        assert connection.is_in_transaction()
+        assert await connection.fetchval("SHOW statement_timeout") == "0"
+        await transaction.rollback()
+        cancelling = _Cancelling(connection, 10**6)
+        with pytest.raises(asyncpg.QueryCanceledError):
+            await Transaction(cancelling, pooled=True).start()
+        assert not connection.is_in_transaction()
+    finally:
+        await connection.close()

@@ -164,6 +164,13 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
         assert index in steps[0], (source, steps)
 
 
+def test_jobs_without_a_queue_of_their_own_come_from_their_index(
+    connection: sqlite3.Connection,
+) -> None:
+    steps = [step for step in plan(connection, ROWS_SQL["unrouted"]) if " j " in step]
+    assert steps == ["SEARCH j USING INDEX forge_jobs_unrouted (kind=?)"]
+
+
 def test_the_longest_waiting_job_of_each_queue(connection: sqlite3.Connection) -> None:
     expected = connection.execute(
         "SELECT queue, min(run_at) FROM forge_jobs NOT INDEXED WHERE status = 'pending'"

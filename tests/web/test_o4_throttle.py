@@ -40,12 +40,16 @@ class Site:
             transport=transport, base_url="http://jobs.example", headers=headers
         )
 
-    async def log_in(self, password: str, address: str = "10.1.1.1", cookie: str = "") -> Any:
+    async def log_in(
+        self, password: str, address: str = "10.1.1.1", cookie: str = "", role: str = ""
+    ) -> Any:
         async with self.client(address, cookie) as client:
-            return await client.post("/login", data={"password": password})
+            return await client.post("/login", data={"password": password, "role": role})
 
-    async def fail(self, times: int, address: str = "10.1.1.1", cookie: str = "") -> list[int]:
-        return [(await self.log_in(WRONG, address, cookie)).status_code for _ in range(times)]
+    async def fail(
+        self, times: int, address: str = "10.1.1.1", cookie: str = "", role: str = ""
+    ) -> list[int]:
+        return [(await self.log_in(WRONG, address, cookie, role)).status_code for _ in range(times)]
 
     async def entries(self, action: str) -> tuple[AuditEntryView, ...]:
         return (await read_entries(await self.forge.aready(), action=action)).entries
@@ -131,6 +135,38 @@ async def test_o4_a_browser_that_logged_in_before_is_not_locked_out_by_its_neigh
         for forged in ("admin.00.11", "admin..", "x", device[:-1] + "0" * 2, "root.1.2"):
             value = f"forge_device={forged.removeprefix('forge_device=')}"
             assert (await site.log_in(ADMIN, cookie=value)).status_code == 429
+
+
+async def test_o4_a_first_login_behind_an_attacked_address_names_its_role() -> None:
+    """An operator behind the same NAT or proxy as the attacker, with a browser of no earlier login:
+    an account that was not attacked from this address does not wait."""
+    async with site_on("memory://") as site:
+        await site.fail(8)
+        refused = await site.log_in(VIEWER)
+        assert refused.status_code == 429
+        assert "choose your role" in refused.text
+        assert (await site.log_in(VIEWER, role="viewer")).status_code == 303
+        await site.fail(8, role="admin")
+        assert (await site.log_in(VIEWER, role="viewer")).status_code == 303
+        refused = await site.log_in(ADMIN, role="admin")
+        assert refused.status_code == 429
+        assert '<option value="admin" selected>' in refused.text
+        # a named role takes its own password only, and a role without one counts as not named
+        assert (await site.log_in(ADMIN, "10.1.1.9", role="viewer")).status_code == 401
+        assert (await site.log_in(ADMIN, "10.1.1.9", role="operator")).status_code == 303
+
+
+async def test_o4_guessing_from_many_addresses_pauses_all_but_known_ones() -> None:
+    async with site_on("memory://") as site:
+        assert (await site.log_in(ADMIN, "10.3.0.1", role="admin")).status_code == 303
+        statuses: list[int] = []
+        for number in range(50):
+            statuses += await site.fail(3, f"10.4.0.{number}", role="admin")
+        assert statuses.index(429) == 100
+        assert (await site.log_in(ADMIN, "10.5.0.1", role="admin")).status_code == 429
+        # neither an address that logged in before nor another role waits
+        assert (await site.log_in(ADMIN, "10.3.0.1", role="admin")).status_code == 303
+        assert (await site.log_in(VIEWER, "10.5.0.1", role="viewer")).status_code == 303
 
 
 async def test_o4_a_viewer_gains_no_guesses_by_logging_in_between() -> None:

@@ -18,6 +18,8 @@ _FORMS: Final = (
     "use sqlite:///relative.db, sqlite:////absolute/path.db, postgresql://user@host/database, "
     "memory:// or memory://name"
 )
+# SQLite's own name for a database of one connection: processes and threads could not share it.
+_IN_MEMORY: Final = ":memory:"
 _SYNCHRONOUS: Final = ("mixed", "full", "normal")
 
 _named: Final[dict[str, Store]] = {}
@@ -60,12 +62,17 @@ def open_store(
 def _sqlite(
     url: str, parts: SplitResult, options: dict[str, str], clock: Clock, entropy: Entropy
 ) -> Store:
+    path = unquote(parts.path.removeprefix("/"))
+    if unquote(parts.netloc) == _IN_MEMORY or path.rpartition("/")[2].endswith(_IN_MEMORY):
+        raise BadUrl(
+            f"{redact.url(url)!r} would name a file {_IN_MEMORY}: write memory:// for tests, or "
+            "the path of a file (sqlite:///forge.db)"
+        )
     if parts.netloc:
         raise BadUrl(
             f"{redact.url(url)!r} names a host where SQLite has none: write three slashes before a "
             "relative path (sqlite:///forge.db) and four before an absolute one"
         )
-    path = unquote(parts.path.removeprefix("/"))
     if not path or path.endswith("/") or "\0" in path:
         raise BadUrl(f"{redact.url(url)!r} names no file: write sqlite:///forge.db")
     _only(url, options, parts, allowed=("synchronous",))

@@ -3,8 +3,8 @@
 Closing ends the I/O thread and the connections; the next use opens the store again. Only an
 interpreter that shuts down opens nothing any more, which is what ``Closed`` says.
 
-Synchronous calls either write on the calling thread (``enqueue_sync``) or run a coroutine on the
-I/O thread and wait for it. Coroutines use the store on their own loop.
+Synchronous calls either write on the calling thread (``enqueue_sync``, ``try_enqueue_sync``) or run
+a coroutine on the I/O thread and wait for it. Coroutines use the store on their own loop.
 """
 
 import asyncio
@@ -180,7 +180,9 @@ class StoreAccess:
         """Close the store and end this thread, whether or not the caller still waits."""
         try:
             async with self._changes():
-                self.opened = self.direct = None
+                # Another thread may have opened the store since the caller forgot it: that opening
+                # must not pass as the state after this.
+                self._forget_opened()
                 # Also when it was not opened here: ``store`` may have been opened directly.
                 if self._store is not None:
                     await self._store.close()

@@ -2,7 +2,8 @@
 
 The rule is the same for every way in: an option that the caller gives comes first, then what the
 task declares, then the default. A job that was stored before anybody could know its task has the
-rare option ``undeclared``; the first worker that has the task completes it (``completed``).
+rare option ``undeclared``; the first worker that has the task completes it (``completed``). If
+nobody named its queue either it has ``unrouted``, and moves to the queue that a worker publishes.
 """
 
 import difflib
@@ -19,10 +20,14 @@ from .job import ClaimedJob, LaneOrder, NewJob, merge_options
 from .names import MAX_TAGS
 from .payload import MAX_PAYLOAD_BYTES
 
-# Rare options (docs/decisions/0107). ``undeclared``: the job was stored without the declaration of
-# its task; the value lists the fields that the caller gave. ``no_timeout``: the caller turned the
-# task's timeout off, where a job without a value would get it.
+# Rare options (docs/decisions/0107).
+# ``undeclared``: the job was stored without the declaration of its task; the value lists the fields
+# that the caller gave.
+# ``unrouted``: it is in the default queue because nothing named another one. The stores have an
+# index over this name (``JobStore.route``).
+# ``no_timeout``: the caller turned the task's timeout off; a job without a value would get it.
 UNDECLARED: Final = "undeclared"
+UNROUTED: Final = "unrouted"
 NO_TIMEOUT: Final = "no_timeout"
 
 # The fields of a NewJob that a task can declare. Its queue is published apart (``store.queues``),
@@ -159,13 +164,28 @@ def undeclared(job: NewJob, given: Iterable[str] = ()) -> NewJob:
     return replace(job, options={**(job.options or {}), UNDECLARED: mark})
 
 
+def unrouted(job: NewJob) -> NewJob:
+    """The job, marked as stored in the default queue because nothing named a queue."""
+    return replace(job, options={**(job.options or {}), UNROUTED: True})
+
+
+def is_unrouted(options: Mapping[str, Any] | None) -> bool:
+    """Whether a job with these rare options waits for the queue of its kind to be published."""
+    return options is not None and UNROUTED in options
+
+
+def routed(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The rare options without the mark ``unrouted``; None if nothing is left."""
+    return {name: value for name, value in (options or {}).items() if name != UNROUTED} or None
+
+
 def completed(template: NewJob, job: ClaimedJob) -> NewJob:
     """The request that a job with the mark ``undeclared`` would have been, had its task been known.
 
     A field counts as given if the mark names it or its value is not the default. Tags that were not
     given by the caller (those of a schedule, of a hook) are added to the task's.
     """
-    rest = dict(job.options or {})
+    rest = routed(job.options) or {}
     mark = rest.pop(UNDECLARED, None)
     given = cast("list[str]", mark) if isinstance(mark, list) else []
     fields: dict[str, Any] = {}

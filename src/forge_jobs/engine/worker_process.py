@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import logging
 
 from forge_jobs.core.errors import ForgeError
@@ -36,12 +37,16 @@ from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
 from .services.rebalance import Rebalance
 from .services.roll_up import RollUp
+from .services.routing import Routing
 from .services.slot_sync import SlotSync
 from .services.unserved import Unserved
 from .services.vitals import VitalsReport
 from .worker_parts import WorkerInputs, WorkerParts
 
 _LOG = logging.getLogger("forge_jobs.worker")
+# Registers fork hooks. Before any handler can fork: of hooks that are registered during a fork of
+# another thread only the second half runs, which releases a lock that nobody took.
+importlib.import_module("concurrent.futures.thread")
 _STARTED = frozenset({"host_id", "queues"})
 
 
@@ -270,6 +275,7 @@ class WorkerProcess:
                 unbroken_since=lambda: self._registration.lease.unbroken_since,
             ),
             Promote(store, store_now=self.parts.store_time.now),
+            Routing(store),
             LimitRepair(store),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),

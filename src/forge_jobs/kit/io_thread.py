@@ -52,10 +52,17 @@ class IoThread:
         Raises RuntimeError while the interpreter shuts down: a daemon thread would never return a
         result then, and waiting for it would hang the exit.
         """
-        if sys.is_finalizing():
-            raise RuntimeError("the interpreter is shutting down")
-        loop = self._running_loop()
-        return asyncio.run_coroutine_threadsafe(work(), loop)
+        while True:
+            if sys.is_finalizing():
+                raise RuntimeError("the interpreter is shutting down")
+            loop = self._running_loop()
+            call = _SpawnedCall(self._unless_stopped(loop, work), loop)
+            try:
+                return call.send()
+            except RuntimeError:
+                if not loop.is_closed():
+                    raise
+                # The thread was stopped between these lines: send the call to the next one.
 
     def start(self, work: Work[T]) -> ThreadResult[T]:
         """``spawn`` for synchronous callers. A signal handler that raises in the caller leaves no
@@ -64,7 +71,7 @@ class IoThread:
             if sys.is_finalizing():
                 raise RuntimeError("the interpreter is shutting down")
             loop = self._running_loop()
-            call = _PendingCall(loop, work)
+            call = _PendingCall(loop, lambda loop=loop: self._unless_stopped(loop, work))
             # Added before it is sent: a loop that stops without starting the call cancels it from
             # here.
             _PENDING_CALLS.add(call)
@@ -148,6 +155,13 @@ class IoThread:
         started.put(None)
         _serve(loop)
 
+    async def _unless_stopped(self, loop: asyncio.AbstractEventLoop, work: Work[T]) -> T:
+        """Run the call, unless the loop was stopped before it began: nothing may be opened on a
+        loop that closes what it has."""
+        if self._stopped is loop:
+            raise asyncio.CancelledError
+        return await work()
+
     def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
         # Only once: a second stop would interrupt the cancellation of the remaining tasks.
         if self._stopped is not loop:
@@ -184,8 +198,41 @@ class _PendingCall(Generic[T]):
             self._task.cancel()
 
 
+class _SpawnedCall(Generic[T]):
+    """A coroutine on its way to the I/O loop."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._work = work
+        self._future: Future[T] | None = None
+
+    def send(self) -> "Future[T]":
+        """Have the loop start it; RuntimeError if the loop is closed."""
+        _SPAWNED_CALLS.add(self)
+        try:
+            self._future = asyncio.run_coroutine_threadsafe(self._work, self.loop)
+        except BaseException:
+            _SPAWNED_CALLS.discard(self)
+            self._work.close()
+            raise
+        self._future.add_done_callback(lambda _: _SPAWNED_CALLS.discard(self))
+        if self.loop.is_closed():
+            # The loop may have ended without it, before the future was known.
+            self.drop()
+        return self._future
+
+    def drop(self) -> None:
+        """Cancel it after its loop was closed, if the loop never started it."""
+        _SPAWNED_CALLS.discard(self)
+        if self._future is not None and not self._future.done():
+            self._work.close()
+            self._future.cancel()
+
+
 # Strong references to the calls and their tasks: an event loop holds its tasks weakly.
 _PENDING_CALLS: "set[_PendingCall[Any]]" = set()
+# Those that a loop might close without starting.
+_SPAWNED_CALLS: "set[_SpawnedCall[Any]]" = set()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -193,13 +240,25 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
+        _finish_tasks(loop)
         loop.close()
         for call in list(_PENDING_CALLS):
             if call.loop is loop:
                 _PENDING_CALLS.discard(call)
                 call.result.set_exception(asyncio.CancelledError())
+        for spawned in list(_SPAWNED_CALLS):
+            if spawned.loop is loop:
+                spawned.drop()
+
+
+def _finish_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel all tasks and close all asynchronous generators, also those that a task starts while
+    it ends: one that is left keeps its connection and whatever waits for it."""
+    while True:
+        while tasks := asyncio.all_tasks(loop):
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        if not asyncio.all_tasks(loop):
+            return

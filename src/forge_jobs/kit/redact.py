@@ -2,12 +2,14 @@
 
 ``secret_names`` decides by the name beside a value; this module finds names and values. In texts
 these are ``name=value``, JSON, reprs, Python source lines, headers, options of a command.
+``secret_forms`` finds values that need no name.
 """
 
 import re
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from . import secret_forms
 from .secret_names import added_names, is_secret_name, is_secret_pair
 
 __all__ = ["HIDDEN", "is_secret_name", "prose", "text", "url", "value"]
@@ -21,18 +23,11 @@ _URL_PASSWORD: Final = re.compile(
     r"(?:(?:(?!://)[^\s\"'<>]){1,300}|[^\s/@]{1,300})(?=@)",
     re.IGNORECASE,
 )
-# Values that show what they are without a name: a private key, a JSON web token, Bearer.
-_KNOWN_FORMS: Final = re.compile(
-    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:[^\-]|-(?!----END)){0,20000}"
-    r"|\beyJ[\w\-]{8,}+\.[\w\-]{2,}+\.[\w\-]*+"
-    r"|(?P<bearer>\bbearer[ \t]{1,3})(?!(?:token|auth|scheme|\*\*\*|[=:]))[^\s\"',;&]+",
-    re.IGNORECASE,
-)
 # A cheap first test: a text without one of these holds nothing to hide, and most texts have none.
 _SUSPECT: Final = (
     "://", "key", "pass", "token", "secret", "auth", "code", "pin", "sid", "cookie", "session",
-    "credential", "bearer", "pwd", "eyj", "jwt", "jwk", "otp", "cvc", "cvv", "ssn", "csrf", "xsrf",
-    "card", "signature", "phrase", "mnemonic", "kennwort", "sess",
+    "credential", "pwd", "jwt", "jwk", "otp", "cvc", "cvv", "ssn", "csrf", "xsrf",
+    "card", "signature", "phrase", "mnemonic", "kennwort", "sess", *secret_forms.BEGINNINGS,
 )  # fmt: skip
 # A name and what stands between it and its value. Quotes of JSON inside JSON have backslashes.
 _NAME: Final = re.compile(
@@ -100,10 +95,10 @@ def text(message: str) -> str:
 
 def prose(message: str) -> str:
     """Free text, such as an error message, a traceback or a log line, with passwords in addresses
-    hidden and values that follow a secret name (``token=…``)."""
+    hidden, values that follow a secret name (``token=…``) and tokens of a known form."""
     if not _is_suspect(message.lower()):
         return message
-    return _without_named_values(_KNOWN_FORMS.sub(_known_form, text(message)))
+    return _without_named_values(secret_forms.hide(text(message), HIDDEN))
 
 
 def value(data: Any) -> Any:
@@ -122,10 +117,6 @@ def _is_suspect(message: str) -> bool:
     if any(part in message for part in _SUSPECT):
         return True
     return any(name[0].removesuffix("s") in message for name in added_names())
-
-
-def _known_form(match: re.Match[str]) -> str:
-    return (match["pem"] or match["bearer"] or "") + HIDDEN
 
 
 def _without_named_values(message: str) -> str:

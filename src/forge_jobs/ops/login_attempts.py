@@ -1,15 +1,19 @@
-"""Failed logins per address or device, in the store's settings, so that all processes share them.
+"""Failed logins per address and account, or per device, in the store's settings, so that all
+processes share them.
 
-The first failures cost nothing but a moment; then each one doubles the pause before the next
-attempt. A pause refuses attempts of that address or device only. A row is forgotten 15 minutes
-after the last failure; a successful login does not reset it, because otherwise the owner of one
-password could guess another one between two logins.
+An account is a role; an attempt that names no role is an account of its own (``ANY_ROLE``). The
+first failures cost nothing but a moment; then each one doubles the pause before the next attempt of
+this account from this address. A row is forgotten 15 minutes after the last failure; a successful
+login does not reset it, because otherwise the owner of one password could guess another one between
+two logins. Failures of an account are also counted over all addresses: many of them pause addresses
+that never logged in to it.
 """
 
 import hashlib
 import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,9 +24,13 @@ from forge_jobs.store.settings import Setting
 from forge_jobs.store.store import Store
 
 FREE_FAILURES: Final = 5
+FREE_IN_TOTAL: Final = 100
+ANY_ROLE: Final = "any"
+KNOWN_S: Final = 90 * 86_400
 MAX_PAUSE_S: Final = 60
 MEMORY_S: Final = 900
 _NAMESPACE: Final = "web.login"
+_KNOWN: Final = "web.login.known"
 _MAX_ROWS: Final = 10_000
 _PURGE_LIMIT: Final = 500
 
@@ -34,15 +42,15 @@ class FailedLogins(Struct, frozen=True):
     until: Instant = 0
 
 
-def pause_s(failures: int) -> float:
+def pause_s(failures: int, free: int = FREE_FAILURES) -> float:
     """The pause after that many failures in a row of 15 minutes.
 
     >>> [pause_s(n) for n in (1, 5, 6, 7, 8, 99)]
     [0.0, 1.0, 2.0, 4.0, 8.0, 60.0]
     """
-    if failures < FREE_FAILURES:
+    if failures < free:
         return 0.0
-    return float(min(MAX_PAUSE_S, 2 ** min(failures - FREE_FAILURES, 10)))
+    return float(min(MAX_PAUSE_S, 2 ** min(failures - free, 10)))
 
 
 def source_of(host: str | None) -> str:
@@ -71,18 +79,39 @@ class LoginAttempts:
         row = _decode(await store.settings.get(_NAMESPACE, _name(source)))
         return max(0.0, (row.until - await store.now()) / SECOND) if row.until else 0.0
 
-    async def failed(self, source: str) -> FailedLogins:
-        """Count a failure; concurrent ones of several processes are all counted."""
+    async def failed(self, source: str, account: str | None = None) -> FailedLogins:
+        """Count a failure of the source, and one of the account over all addresses; concurrent ones
+        of several processes are all counted."""
         settings = (await self._open_store()).settings
-
-        def change(current: Setting | None, now: Instant) -> bytes:
-            count = _decode(current).count + 1
-            return msgspec.json.encode(FailedLogins(count, now + int(pause_s(count) * SECOND)))
-
+        changes = {_name(source): partial(_one_more, FREE_FAILURES)}
+        if account is not None:
+            changes[_name(total_of(account))] = partial(_one_more, FREE_IN_TOTAL)
         await settings.purge(limit=_PURGE_LIMIT)
-        rows = await settings.update(_NAMESPACE, {_name(source): change}, ttl_s=MEMORY_S)
+        rows = await settings.update(_NAMESPACE, changes, ttl_s=MEMORY_S)
         await settings.trim(_NAMESPACE, keep=_MAX_ROWS)
         return _decode(rows[_name(source)])
+
+    async def succeeded(self, address: str, role: str) -> None:
+        """Remember that this address has logged in with this role."""
+        settings = (await self._open_store()).settings
+        for account in (role, ANY_ROLE):
+            await settings.put(_KNOWN, _name(f"{address} {account}"), b"{}", ttl_s=KNOWN_S)
+        await settings.trim(_KNOWN, keep=_MAX_ROWS)
+
+    async def is_known(self, address: str, account: str) -> bool:
+        """Whether this address has logged in to this account within 90 days."""
+        settings = (await self._open_store()).settings
+        return await settings.get(_KNOWN, _name(f"{address} {account}")) is not None
+
+
+def total_of(account: str) -> str:
+    """The name under which failures of an account are counted over all addresses."""
+    return f"total {account}"
+
+
+def _one_more(free: int, current: Setting | None, now: Instant) -> bytes:
+    count = _decode(current).count + 1
+    return msgspec.json.encode(FailedLogins(count, now + int(pause_s(count, free) * SECOND)))
 
 
 def device_cookie(key: bytes, role: str, nonce: str) -> str:

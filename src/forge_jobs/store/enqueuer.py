@@ -107,4 +107,7 @@ class Enqueuer:
         store = self._port.ready()
         if store.capabilities.sync_calls:
             return store.enqueue_sync(jobs)
+        stored = store.try_enqueue_sync(jobs)
+        if stored is not None:
+            return stored
         return self._port.run(lambda store: store.jobs.enqueue(jobs))

@@ -14,7 +14,7 @@ Rules that hold for every method:
 * Methods may be called from the running event loop of any thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -292,6 +292,18 @@ class JobStore(Protocol):
           or an ``on_dead`` that the job has stays, else those of the request are written.
         * The claim counts as not started and as the first attempt: no handler has run so far. The
           owner releases it, or snoozes it where a lane or a limit key may have no room.
+        """
+        ...
+
+    async def route(self, queues: Mapping[str, str], *, limit: int) -> int:
+        """Move jobs with the mark ``unrouted`` (``core.declaration``) to the queue of their kind,
+        at most ``limit`` in one transaction; ``queues`` has the queues by kind. Returns how many
+        lost the mark, so that a full batch means that there may be more.
+
+        * A running job stays, and keeps the mark.
+        * A pending or held job becomes scheduled at its old time, which promotion finds due: lanes
+          and limits of the new queue are looked at there. It counts as enqueued in that queue.
+        * Correct when several processes do it at once. The store finds the jobs by an index.
         """
         ...
 

@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import declaration, payload
-from forge_jobs.core.declaration import Declaration, did_you_mean, undeclared, with_fields
+from forge_jobs.core.declaration import (
+    Declaration,
+    did_you_mean,
+    undeclared,
+    unrouted,
+    with_fields,
+)
 from forge_jobs.core.errors import UnknownKind
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
@@ -86,9 +92,14 @@ class PublishedKinds(Struct, frozen=True):
         declared = self.declarations.get(kind)
         return payload.MAX_PAYLOAD_BYTES if declared is None else declared.payload_limit
 
-    def new_job(self, kind: str, queue: str, data: bytes, fields: Mapping[str, Any]) -> NewJob:
+    def new_job(
+        self, kind: str, queue: str | None, data: bytes, fields: Mapping[str, Any]
+    ) -> NewJob:
         """The request for a job of a task that is not here: ``fields`` are what the caller gives,
-        the rest is what the task declares. An unknown task leaves it open (``undeclared``)."""
+        the rest is what the task declares. An unknown task leaves it open (``undeclared``), and so
+        does ``queue`` None: nothing names a queue (``unrouted``)."""
+        if queue is None:
+            return unrouted(self.new_job(kind, DEFAULT_QUEUE, data, fields))
         declared = self.declarations.get(kind)
         plain = NewJob(kind=kind, queue=queue, payload=data)
         if declared is None:
@@ -121,17 +132,19 @@ class PublishedKinds(Struct, frozen=True):
 
         kind = schedule.kind
         chosen = schedule.queue or queue or self.queues.get(kind)
-        if chosen is None:
-            chosen = DEFAULT_QUEUE if route is None else route(kind)
+        if chosen is None and route is not None:
+            chosen = route(kind)
         known = declared or self.declarations.get(kind)
         template = None if known is None else known.template
-        job = job_for(schedule, queue=chosen, tick=tick, run_at=run_at, template=template)
+        job = job_for(
+            schedule, queue=chosen or DEFAULT_QUEUE, tick=tick, run_at=run_at, template=template
+        )
         if known is not None:
             what = f"schedule {schedule.name!r}: the payload"
             payload.check(job.payload, limit=known.payload_limit, what=what)
         elif schedule.template == _NOTHING_DECLARED:
             job = undeclared(job, () if schedule.max_attempts is None else ("max_attempts",))
-        return self.apply(job)
+        return self.apply(unrouted(job) if chosen is None and known is None else job)
 
 
 def _listed(kinds: Mapping[str, str]) -> str:

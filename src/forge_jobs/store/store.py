@@ -185,6 +185,11 @@ class Store(Protocol):
         not open. Only where ``capabilities.sync_calls``."""
         ...
 
+    def try_enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        """``jobs.enqueue`` on the calling thread, if an open store without ``sync_calls`` can do
+        that at the moment. None, without an effect, if it cannot."""
+        ...
+
     def exchange_sync(self, request: Exchange) -> Exchanged:
         """``jobs.exchange`` on the calling thread, without an event loop. Opens the store if it is
         not open; may block until other writers are done. Only where ``capabilities.sync_calls``."""

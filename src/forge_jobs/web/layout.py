@@ -53,15 +53,9 @@ class Layout:
             page.template, self._page_variables(page, context, request, variables)
         )
 
-    def render_login(
-        self, request: Request, back: str, *, failed: bool = False, wait_s: int = 0
-    ) -> str:
-        """The login page; ``failed`` after a wrong password, ``wait_s`` after too many."""
-        variables = {"back": back, "failed": failed, "wait_s": wait_s}
-        return rendering.render_page(
-            "login.html",
-            {**self._common_variables(request), **variables},
-        )
+    def render_login(self, request: Request, variables: Mapping[str, Any]) -> str:
+        """The login page."""
+        return rendering.render_page("login.html", {**self._common_variables(request), **variables})
 
     def error_page(self, request: Request, error: ForgeError) -> Response:
         """An error page; for an htmx request, a notice instead."""

@@ -15,7 +15,7 @@ from forge_jobs.ops.audit import Actor, AuditTrail, Store
 from forge_jobs.ops.login_attempts import LoginAttempts, device_cookie
 from forge_jobs.ops.sessions import Sessions
 
-from .access.identity import Identity
+from .access.identity import Identity, Role
 from .access.login_throttle import (
     DEVICE_COOKIE,
     DEVICE_LIFETIME_S,
@@ -95,19 +95,43 @@ class Login:
             return PlainTextResponse("there is no password to log in with\n", 404)
         back = local_path(request.query_params.get("back", "/"))
         if request.method == "GET":
-            return HTMLResponse(self.layout.render_login(request, back))
+            return HTMLResponse(self._page(request, back))
         fields = await form_fields(request)
         # the target survives a wrong password
         back = local_path(fields.get("back", back))
-        attempt = await self.throttle.admit(request)
+        named = self._named_role(fields)
+        attempt = await self.throttle.admit(request, named)
         if attempt.wait_s > 0:
             wait_s = math.ceil(attempt.wait_s)
-            page = self.layout.render_login(request, back, wait_s=wait_s)
+            page = self._page(request, back, named, wait_s=wait_s)
             return HTMLResponse(page, 429, headers={"retry-after": str(wait_s)})
         token = await self._verify(attempt, fields.get("password", ""))
         if token is None:
-            return HTMLResponse(self.layout.render_login(request, back, failed=True), 401)
+            return HTMLResponse(self._page(request, back, named, failed=True), 401)
         return await self._logged_in(request, attempt, token, back)
+
+    def _named_role(self, fields: dict[str, str]) -> Role | None:
+        """The role that the user chose, if it can log in."""
+        word = fields.get("role", "")
+        return next((role for role in self.access.roles if role.word == word), None)
+
+    def _page(
+        self,
+        request: Request,
+        back: str,
+        named: Role | None = None,
+        *,
+        failed: bool = False,
+        wait_s: int = 0,
+    ) -> str:
+        variables = {
+            "back": back,
+            "roles": [role.word for role in self.access.roles],
+            "role": None if named is None else named.word,
+            "failed": failed,
+            "wait_s": wait_s,
+        }
+        return self.layout.render_login(request, variables)
 
     async def handle_logout(self, request: Request) -> Response:
         """Delete the session, which invalidates its cookie in every process."""
@@ -148,6 +172,7 @@ class Login:
         role = role_of_session(token)
         word = "unknown" if role is None else role.word
         if role is not None:
+            await self.throttle.succeeded(attempt, word)
             nonce = f"{SECRET_ENTROPY.bits(128):032x}"
             device = device_cookie(await self.sessions.key(), word, nonce)
             cookies.append((DEVICE_COOKIE, device, DEVICE_LIFETIME_S))

@@ -155,10 +155,6 @@ def _read_database_url(env: Environment, problems: Problems) -> str | None:
     url = env.text("DATABASE_URL")
     if url is None:
         return None
-    if url.startswith("sqlite:") and ":memory:" in url:
-        problems.add(
-            "DATABASE_URL", "would name a file :memory:: write memory:// for a database in memory"
-        )
     try:
         # Nothing is opened: an address that cannot be used raises an error here.
         Forge(url)

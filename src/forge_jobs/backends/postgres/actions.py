@@ -4,7 +4,7 @@ A filter is scanned in descending order of keys, at most ``limit`` matching rows
 in one transaction. Rows are locked in the order of their keys before an action reads their state.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from forge_jobs.core.errors import BadOption
@@ -191,6 +191,35 @@ class Actions:
                     taken.add(name)
                     chosen.append(row["id"])
         return sorted(chosen)
+
+    async def route(self, queues: Mapping[str, str], *, limit: int) -> int:
+        """Move jobs to the queue of their kind that was not known when they were stored."""
+        kinds, names = list(queues), list(queues.values())
+
+        async def work(link: Link) -> tuple[int, list[str]]:
+            found = await link.fetch(self._sql["lock_unrouted"], kinds, names, limit)
+            moved = [row["id"] for row in found if row["queue"] != row["source"]]
+            woken = {row["queue"] for row in found}
+            now = await self._now(link)
+            if moved:
+                await link.fetch(self._sql["count_rescheduled"], now, moved)
+                await link.fetch(self._sql["make_scheduled"], moved)
+                # Before they leave the queue: its lanes have room now.
+                row = await link.row(self._sql["admit_buckets_of_jobs"], now, moved)
+                woken.update([] if row is None else row["queues"] or ())
+                await link.fetch(self._sql["count_left"], now, moved)
+            if found:
+                options = [rows.routed_options(row["options"]) for row in found]
+                targets = [row["queue"] for row in found]
+                keys = [row["id"] for row in found]
+                await link.fetch(self._sql["route_jobs"], keys, targets, options)
+            if moved:
+                await link.fetch(self._sql["count_entered"], now, moved)
+            return len(found), sorted(woken)
+
+        changed, woken = await self._server.within(work, limit_s=_LIMIT_S)
+        await self._notify(woken)
+        return changed
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         """Delete ended jobs past their retention, lapsed dedupe keys and stale cancel requests."""

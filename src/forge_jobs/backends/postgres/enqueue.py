@@ -22,6 +22,7 @@ from . import rows, sql_files
 from .connection import error_mapping
 from .connection.driver import Row
 from .connection.server import Link, Server
+from .direct_enqueue import MAY_BE_STORED, PROCEDURE, DirectEnqueuer
 from .notify.notifier import Notifier
 
 # Jobs per statement: at most as many as a block of keys has (see the table ``jobs``).
@@ -35,8 +36,6 @@ _KEYED_WAIT_S: Final = 0.1
 _MAX_JSON_JOBS: Final = 50
 _LIMIT_S: Final = 60.0
 _PENDING: Final = JobStatus.PENDING
-# What ``enqueue_and_notify`` calls.
-_PROCEDURE: Final = "enqueue_and_notify_v1"
 # Statements that ``enqueue_and_notify`` can replace.
 _WITH_NOTIFY: Final = ("enqueue_one", "enqueue_alike")
 # Bytes. Larger payloads are stored in a table of their own.
@@ -74,6 +73,12 @@ class _Batch:
         self.task: asyncio.Task[None] | None = None
         self.commits: set[asyncio.Task[None]] = set()
 
+    def live_calls(self) -> bool:
+        """Whether a call waits; drops those that were cancelled. When an event loop ends it cancels
+        them all, once: a commit that were started for them then would be left in the middle."""
+        self.waiting = [call for call in self.waiting if not call[1].done()]
+        return bool(self.waiting)
+
 
 class Enqueuer:
     """Stores new jobs and wakes workers."""
@@ -84,12 +89,47 @@ class Enqueuer:
         self._sql = sql_files.statements("jobs", server.address.schema)
         self._batches: _Batches = WeakKeyDictionary()
         self._keyed_batches: _Batches = WeakKeyDictionary()
+        self._direct = DirectEnqueuer(server, notifier, self._sql, _LIMIT_S)
+        # The jobs of a synchronous caller that had no connection of its own.
+        self._wanted_by: Sequence[NewJob] | None = None
         self.tag = 0
+
+    def try_enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        """Store one job without options on the calling thread, over a connection that is lent for
+        that. None, without an effect, if there is none or it is in use: then ``enqueue`` stores
+        the same ``jobs``, and lends a connection for the next call."""
+        lent = self._server.pool.lent
+        if len(jobs) != 1 or self._server.pooled or not self._server.opened:
+            return None
+        name, values = self._statement(jobs)
+        if name != "enqueue_one":
+            return None
+        if lent is None:
+            self._wanted_by = jobs
+            return None
+        if not lent.is_free():
+            return None
+        with lent.lock:
+            found = self._direct.store(lent, jobs[0].queue, values)
+        if found is None:
+            self._wanted_by = jobs
+            return None
+        key, at = found
+        return [Enqueued(key, ids.job_id(key, at, self.tag), False, _PENDING)]
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs in one durable transaction, then wake workers."""
         if not jobs:
             return []
+        try:
+            return await self._enqueue(jobs)
+        finally:
+            if self._wanted_by is jobs:
+                # This runs on the I/O thread for a synchronous caller.
+                self._wanted_by = None
+                self._server.pool.lend()
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         keyed = any(job.dedupe_key is not None for job in jobs)
         if len(jobs) > (_MAX_BATCHED_KEYED if keyed else _MAX_BATCHED):
             replies, notified = await self._store_and_notify(jobs)
@@ -135,7 +175,7 @@ class Enqueuer:
 
     def _start(self, batch: _Batch) -> None:
         """Start storing the waiting calls, unless that is running already."""
-        if batch.waiting and batch.task is None:
+        if batch.task is None and batch.live_calls():
             batch.busy = True
             batch.task = asyncio.get_running_loop().create_task(self._flush(batch))
 
@@ -153,9 +193,9 @@ class Enqueuer:
                 self._sql["enqueue_and_notify"], *values, limit_s=_LIMIT_S
             )
         except ForgeError as error:
-            if error_mapping.may_follow_commit(error, _PROCEDURE):
-                what = "the job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-                raise Unknown(f"{error}; {what} may be stored") from error.__cause__
+            if error_mapping.may_follow_commit(error, PROCEDURE):
+                what = MAY_BE_STORED if len(jobs) == 1 else f"{len(jobs)} jobs may be stored"
+                raise Unknown(f"{error}; {what}") from error.__cause__
             raise
         return self._replies(found, len(jobs)), True
 
@@ -235,7 +275,7 @@ class Enqueuer:
 
     async def _flush(self, batch: _Batch) -> None:
         try:
-            while batch.waiting:
+            while batch.live_calls():
                 commit = asyncio.create_task(self._commit(_take(batch)))
                 batch.commits.add(commit)
                 commit.add_done_callback(batch.commits.discard)

@@ -1,6 +1,6 @@
 """The job contract on Postgres: each method is one transaction."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
@@ -60,6 +60,9 @@ class PostgresJobs:
                 )
 
         await self._server.within(work)
+
+    async def route(self, queues: Mapping[str, str], *, limit: int) -> int:
+        return await self._actions.route(queues, limit=limit)
 
     async def owned(self, owner: int) -> list[Owned]:
         found = await self._server.ask(self._sql["owned"], owner, writes=False)

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from forge_jobs.core import ids
+from forge_jobs.core.declaration import routed
 from forge_jobs.core.job import (
     AttemptError,
     ClaimedJob,
@@ -128,6 +129,12 @@ def declared_values(job: NewJob) -> tuple[Any, ...]:
         None if job.on_dead is None else as_json(job.on_dead),
         None if job.options is None else as_json(job.options),
     )
+
+
+def routed_options(text: str) -> str | None:
+    """Stored rare options without the mark ``unrouted``."""
+    left = routed(_decode(text))
+    return None if left is None else as_json(left)
 
 
 def columns(jobs: Sequence[NewJob]) -> list[Any]:

@@ -106,6 +106,9 @@ class PostgresStore:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise BadOption("the Postgres store has no synchronous path of its own: use the client")
 
+    def try_enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        return self._enqueuer.try_enqueue_sync(jobs)
+
     def exchange_sync(self, request: Exchange) -> Exchanged:
         raise BadOption("the Postgres store has no synchronous path of its own: use the client")
 

@@ -1,11 +1,11 @@
 """The job contract on SQLite: each method runs an operation on the writer or a query."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from forge_jobs.backends.shared.rowwise import actions, finish, limit_buckets, transitions
+from forge_jobs.backends.shared.rowwise import actions, finish, limit_buckets, routing, transitions
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
@@ -93,6 +93,12 @@ class SqliteJobs:
 
     async def declare(self, owner: int, claims: Sequence[DeclaredClaim]) -> None:
         await self._writer.call(partial(_declare, owner, claims), durable=True)
+
+    async def route(self, queues: Mapping[str, str], *, limit: int) -> int:
+        find = partial(_unrouted, list(queues), limit)
+        if not await self._reader.call(lambda connection: find(connection.execute)):
+            return 0
+        return await self._writer.call(lambda tx: _route(tx, find(tx.execute), queues))
 
     async def owned(self, owner: int) -> list[Owned]:
         return await self._reader.call(partial(queries.owned, owner=owner))
@@ -197,6 +203,17 @@ def _declare(owner: int, claims: Sequence[DeclaredClaim], tx: Tx) -> None:
     changed = [row for row, job in found if row is not None and row.declare(job)]
     tx.store(changed)
     tx.store_declared(changed)
+
+
+def _unrouted(kinds: Sequence[str], limit: int, execute: Execute) -> list[int]:
+    return [key for (key,) in execute(ROWS_SQL["unrouted"], (as_json(kinds), limit)).fetchall()]
+
+
+def _route(tx: Tx, keys: Sequence[int], queues: Mapping[str, str]) -> int:
+    rows = tx.load(keys)
+    moved = routing.route(tx, rows.values(), queues)
+    tx.store_routed(list(rows.values()))
+    return moved
 
 
 def _act(

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from forge_jobs.backends.shared.rowwise.details import Details
 from forge_jobs.backends.shared.rowwise.limit_buckets import bound_lane
+from forge_jobs.core.declaration import routed
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
 from forge_jobs.core.status import TERMINAL, JobStatus
@@ -130,6 +131,13 @@ class Row(Struct, array_like=True):
         self.track = self.kind if job.track else None
         self.attempts, self.started_at = 1, None
         return True
+
+    def route(self, queue: str) -> None:
+        """Set the queue and remove the mark ``unrouted``; ``Tx.store_routed`` writes the queue."""
+        options = self.options()
+        text = _encode(msgspec.structs.replace(options, rare=routed(options.rare))).decode()
+        self.options_text = None if text == "{}" else text
+        self.queue = queue
 
     def drop_expiry(self, now: Instant) -> None:
         """Remove an expiry that has passed."""

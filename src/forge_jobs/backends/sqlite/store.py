@@ -136,6 +136,9 @@ class SqliteStore:
             self._open_here()
         return self.jobs.enqueue_sync(jobs)
 
+    def try_enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        return self.enqueue_sync(jobs)
+
     def exchange_sync(self, request: Exchange) -> Exchanged:
         if not self._open:
             self._open_here()

@@ -20,6 +20,7 @@ class BackgroundFinisher:
         finish_buffer: FinishBuffer,
         write: Callable[[Batch], Awaitable[None]],
         may_continue: Callable[[], bool],
+        mono: Callable[[], float],
         *,
         min_finishes: int,
     ) -> None:
@@ -27,6 +28,7 @@ class BackgroundFinisher:
         self._finish_buffer = finish_buffer
         self._write = write
         self._may_continue = may_continue
+        self._mono = mono
         self._min_finishes = min_finishes
         self._task: asyncio.Task[None] | None = None
 
@@ -64,7 +66,7 @@ class BackgroundFinisher:
         try:
             await self._write(batch)
             while self._may_continue() and self._finish_buffer.has_all_done(self._min_finishes):
-                await self._write(self._finish_buffer.take())
+                await self._write(self._finish_buffer.take(now=self._mono()))
         finally:
             self._task = None
             self._finish_buffer.notify()

@@ -102,6 +102,7 @@ class ExchangeLoop:
             finish_buffer,
             self._write,
             self._is_healthy,
+            clock.mono,
             min_finishes=settings.min_background_finishes,
         )
         self.claims_left = max_claims
@@ -186,7 +187,7 @@ class ExchangeLoop:
     async def _exchange(self) -> None:
         now = self._mono()
         # Before the wants: a taken batch makes room for jobs that finish during the call.
-        batch = self._finish_buffer.take(1 if self._one_by_one else MAX_BATCH)
+        batch = self._finish_buffer.take(1 if self._one_by_one else MAX_BATCH, now=now)
         wants = self._wants(now)
         if self._overlap and self._background_finisher.start(batch, _wanted_jobs(wants)):
             batch = EMPTY_BATCH

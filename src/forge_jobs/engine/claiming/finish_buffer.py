@@ -110,7 +110,7 @@ class FinishBuffer:
         self._wake.notify()
 
     def mark_started(self, run: Run, now: float) -> None:
-        """Record with the next exchange that a prefetched run has started."""
+        """Record with a later exchange that a prefetched run has started, unless it ends soon."""
         if not self._marks:
             self._marks_since = now
             self._wake.notify()
@@ -169,13 +169,17 @@ class FinishBuffer:
             return -NEVER
         return min(self._marks_since + self._mark_delay_s, self._notes_since + _NOTES_DELAY_S)
 
-    def take(self, limit: int = MAX_BATCH) -> Batch:
-        """The next batch, which is in flight from now on; empty while another one is."""
+    def take(self, limit: int = MAX_BATCH, *, now: float = NEVER) -> Batch:
+        """The next batch, which is in flight from now on; empty while another one is.
+
+        A run that started just before ``now`` is not marked yet: most runs end before their mark
+        is due, and then it need not be written.
+        """
         if self._in_flight:
             return EMPTY_BATCH
         finishes, rest = self._finishes[:limit], self._finishes[limit:]
         batch = Batch(
-            finishes, self._releases[:MAX_BATCH], self._running_marks(), self._take_notes()
+            finishes, self._releases[:MAX_BATCH], self._running_marks(now), self._take_notes()
         )
         self._releases = self._releases[MAX_BATCH:]
         if not rest:
@@ -200,10 +204,16 @@ class FinishBuffer:
         self._max_idle = self._max_unwritten
         self._gathering_since = self._oldest_at
 
-    def _running_marks(self) -> list[Run]:
-        marks = [run for run in self._marks if run.state is _RUNNING]
-        self._marks = []
-        self._marks_since = NEVER
+    def _running_marks(self, now: float) -> list[Run]:
+        """The runs to mark: those that run for half of the delay or longer."""
+        started_by = now - self._mark_delay_s / 2
+        marks: list[Run] = []
+        later: list[Run] = []
+        for run in self._marks:
+            if run.state is _RUNNING:
+                (marks if run.started_at <= started_by else later).append(run)
+        self._marks = later
+        self._marks_since = later[0].started_at if later else NEVER
         return marks
 
     def _take_notes(self) -> list[Note]:

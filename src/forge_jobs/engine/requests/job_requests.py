@@ -76,12 +76,19 @@ class JobRequests:
 
     def route(self, kind: str) -> str:
         """The queue of a kind: what is declared here, else the router, else what is published."""
+        return self._named_queue(kind) or DEFAULT_QUEUE
+
+    def _named_queue(self, kind: str) -> str | None:
+        """The queue of a kind; None if neither this program nor a worker has said anything."""
         declared = self.declared_queue(kind)
         if declared is not None:
             return declared
         if self._router is not None:
             return queue_name(self._router.route(kind))
-        return self._published.current().queues.get(kind, DEFAULT_QUEUE)
+        published = self._published.current().queues.get(kind)
+        if published is None and self._handlers.get(kind) is not None:
+            return DEFAULT_QUEUE
+        return published
 
     def request(
         self,
@@ -107,7 +114,7 @@ class JobRequests:
             published.check(kind, value, remedy="forge.enqueue(…, check=False)")
             self._warn_of_typo(kind, published)
         data = published.encode(kind, value, what=what)
-        job = published.new_job(kind, given.get("queue") or self.route(kind), data, given)
+        job = published.new_job(kind, given.get("queue") or self._named_queue(kind), data, given)
         declared = self._handlers.limits.get(task_limit(kind))
         return job if declared is None else apply_limit(job, with_declared(None, declared, 0))
 

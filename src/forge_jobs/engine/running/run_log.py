@@ -60,7 +60,7 @@ class RunLog:
         elif finish.status is JobStatus.DEAD:
             self._log(logging.ERROR, "job is dead", run.job, finish)
         elif finish.event in (Event.FAIL, Event.CRASH):
-            text = f"job failed and will be retried in {finish.delay_s or 0:.3g} s"
+            text = f"job failed and will be retried in {_seconds(finish.delay_s or 0)} s"
             self._log(logging.WARNING, text, run.job, finish)
         elif finish.event is Event.MISSING:
             self._refused(run, finish)
@@ -179,3 +179,8 @@ def job_message(
         message += f": {error}"
     line = failing_line(traceback)
     return message if line is None else f"{message} ({line})"
+
+
+def _seconds(delay_s: float) -> str:
+    """A delay for people: three digits below 100 s, whole seconds above."""
+    return f"{delay_s:.3g}" if delay_s < 100 else f"{delay_s:.0f}"

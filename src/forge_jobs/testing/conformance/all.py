@@ -4,7 +4,7 @@ from .cron_schedules import TestCronSchedules, TestTicks
 from .fixtures import clock, second_store, store, worker
 from .jobs_bulk import TestBulk, TestDelete, TestReschedule, TestRetry
 from .jobs_cancel import TestCancel
-from .jobs_declare import TestDeclare
+from .jobs_declare import TestDeclare, TestRoute
 from .jobs_dedupe import TestDedupe, TestKeyRelease, TestRetryAndKeys
 from .jobs_due import TestExpiry, TestPromote
 from .jobs_enqueue import TestEnqueue
@@ -76,6 +76,7 @@ __all__ = [
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
+    "TestRoute",
     "TestScopes",
     "TestSettings",
     "TestShares",

@@ -1,5 +1,6 @@
 """Jobs that were stored before their task was known, and get what it declares from a worker."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from msgspec import structs
 
 from forge_jobs.core.job import Claim, ClaimedJob, LaneOrder, NewJob, Successor
 from forge_jobs.core.outcome import Done, Failed, Snooze
-from forge_jobs.core.selection import Filter
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import DeclaredClaim, Owned, Want
 from forge_jobs.store.store import Store
@@ -134,3 +135,113 @@ class TestDeclare:
             answer = await worker.exchange(want=[Want("q", 3)])
         assert seen == [job.key for job in jobs]
         assert list(answer.claims) == []
+
+
+UNROUTED: dict[str, Any] = {"undeclared": [], "unrouted": True}
+QUEUES = {"work": "right"}
+
+
+async def _claims(worker: Process, queue: str, free: int = 10) -> list[ClaimedJob]:
+    return list((await worker.exchange(want=[Want(queue, free)])).claims)
+
+
+async def _counts(store: Store) -> dict[tuple[str, JobStatus], int]:
+    return {(one.queue, one.status): one.jobs for one in await store.metrics.counts() if one.jobs}
+
+
+@pytest.mark.asyncio
+class TestRoute:
+    """``JobStore.route``."""
+
+    async def test_only_marked_jobs_of_published_kinds_move(
+        self, store: Store, worker: Process
+    ) -> None:
+        first = await enqueue(store, options=UNROUTED)
+        named = await enqueue(store, options=MARK)
+        other = await enqueue(store, kind="other", options=UNROUTED)
+        assert await store.jobs.route(QUEUES, limit=10) == 1
+        assert await store.jobs.route(QUEUES, limit=10) == 0
+        moved = await record(store, first.id)
+        assert (moved.queue, moved.options) == ("right", MARK)
+        for answer in (named, other):
+            assert (await record(store, answer.id)).queue == "q"
+        assert await _counts(store) == {
+            ("right", JobStatus.SCHEDULED): 1,
+            ("q", JobStatus.PENDING): 2,
+        }
+        await store.jobs.promote(limit=10)
+        [job] = await _claims(worker, "right")
+        assert (job.key, job.attempts, job.queue) == (first.key, 1, "right")
+        await worker.finish(job, Done())
+        assert (await record(store, first.id)).status is JobStatus.DONE
+        assert {job.kind for job in await _claims(worker, "q")} == {"work", "other"}
+
+    async def test_batches_and_no_kinds(self, store: Store) -> None:
+        for _ in range(5):
+            await enqueue(store, options=UNROUTED)
+        assert await store.jobs.route({}, limit=10) == 0
+        assert [await store.jobs.route(QUEUES, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+        assert (await _counts(store)) == {("right", JobStatus.SCHEDULED): 5}
+
+    async def test_a_job_that_is_in_its_queue_only_loses_the_mark(self, store: Store) -> None:
+        answer = await enqueue(store, options={"unrouted": True})
+        assert await store.jobs.route({"work": "q"}, limit=10) == 1
+        stored = await record(store, answer.id)
+        assert (stored.status, stored.queue, stored.options) == (JobStatus.PENDING, "q", None)
+        assert await store.jobs.route({"work": "q"}, limit=10) == 0
+
+    async def test_a_later_time_stays(self, store: Store, clock: MovableClock) -> None:
+        answer = await enqueue(store, options=UNROUTED, delay_s=60.0)
+        before = await record(store, answer.id)
+        await store.jobs.route(QUEUES, limit=10)
+        stored = await record(store, answer.id)
+        assert (stored.status, stored.run_at) == (JobStatus.SCHEDULED, before.run_at)
+        assert (stored.queue, stored.enqueued_at) == ("right", before.enqueued_at)
+        clock.advance(61)
+        assert (await store.jobs.promote(limit=10)).promoted == 1
+
+    async def test_a_running_job_stays(self, store: Store, worker: Process) -> None:
+        answer = await enqueue(store, options=UNROUTED)
+        job = await worker.claim_one()
+        assert await store.jobs.route(QUEUES, limit=10) == 0
+        assert (await record(store, answer.id)).queue == "q"
+        await worker.exchange(release=[claim_of(job)])
+        assert await store.jobs.route(QUEUES, limit=10) == 1
+        await worker.finish(job, Done())
+        assert (await record(store, answer.id)).status is JobStatus.SCHEDULED, "a stale finish"
+
+    async def test_a_cancelled_job_goes_to_its_queue_when_it_is_retried(self, store: Store) -> None:
+        answer = await enqueue(store, options=UNROUTED)
+        one = Selection(ids=(answer.id,))
+        await store.jobs.act(BulkAction.CANCEL, one, limit=1)
+        await store.jobs.route(QUEUES, limit=10)
+        await store.jobs.act(BulkAction.RETRY, one, limit=1)
+        await store.jobs.route(QUEUES, limit=10)
+        assert (await record(store, answer.id)).queue == "right"
+
+    async def test_a_lane_of_the_old_queue_gets_room_and_that_of_the_new_one_holds(
+        self, store: Store, worker: Process
+    ) -> None:
+        lane: dict[str, Any] = {"lane": "one", "order": LaneOrder.SERIAL}
+        moved = [await enqueue(store, options=UNROUTED, **lane) for _ in range(2)]
+        stays = await enqueue(store, **lane)
+        assert (await record(store, stays.id)).status is JobStatus.HELD
+        assert await store.jobs.route(QUEUES, limit=10) == 2
+        assert (await record(store, stays.id)).status is JobStatus.PENDING
+        await store.jobs.promote(limit=10)
+        [job] = await _claims(worker, "right")
+        assert job.key == moved[0].key
+        await worker.finish(job, Done())
+        [job] = await _claims(worker, "right")
+        assert job.key == moved[1].key
+
+    async def test_two_processes_at_once_move_each_job_once(self, store: Store) -> None:
+        for _ in range(40):
+            await enqueue(store, options=UNROUTED)
+        done = 0
+        while done < 40:
+            done += sum(
+                await asyncio.gather(*(store.jobs.route(QUEUES, limit=10) for _ in range(4)))
+            )
+        assert done == 40
+        assert await _counts(store) == {("right", JobStatus.SCHEDULED): 40}

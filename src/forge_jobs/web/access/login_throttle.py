@@ -1,14 +1,22 @@
-"""Limits how often passwords are tried: per address, and per browser that logged in before."""
+"""Limits how often passwords are tried: per address and role, per role, and per browser that logged
+in before."""
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from starlette.requests import Request
 
 from forge_jobs.kit.clock import Clock
-from forge_jobs.ops.login_attempts import LoginAttempts, device_of, pause_s, source_of
+from forge_jobs.ops.login_attempts import (
+    ANY_ROLE,
+    LoginAttempts,
+    device_of,
+    pause_s,
+    source_of,
+    total_of,
+)
 from forge_jobs.ops.sessions import Sessions
 
 from .identity import Role
@@ -25,12 +33,14 @@ _MAX_KNOWN_PAUSES: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One login attempt. ``wait_s`` > 0: it is refused. ``only``: the one role whose password may
-    be tried, because the address is paused and the browser logged in with this role before."""
+    be tried, because the user named it, or because the address is paused and the browser logged in
+    with this role before. ``account``: whose failures are counted over all addresses."""
 
     source: str
     address: str | None
     wait_s: float = 0.0
     only: Role | None = None
+    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +75,34 @@ class LoginThrottle:
     # scrypt uses a core: one verification at a time
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def admit(self, request: Request) -> Attempt:
-        """Whether this attempt may be verified now, and for which role."""
+    async def admit(self, request: Request, named: Role | None = None) -> Attempt:
+        """Whether this attempt may be verified now, and for which role; ``named`` is the role that
+        the user chose."""
         address = None if request.client is None else request.client.host
-        source = source_of(address)
-        wait_s = await self._wait_s(source)
+        host, account = source_of(address), ANY_ROLE if named is None else named.word
+        source = f"{host} {account}"
+        wait_s = await self._wait_s(source) or await self._wait_in_total_s(host, account)
         if wait_s > 0 and (device := await self._device(request)) is not None:
             role, nonce = device
-            device_source = f"device {nonce}"
-            wait_s = await self._wait_s(device_source)
-            return self._counted(Attempt(device_source, address, wait_s, role))
-        return self._counted(Attempt(source, address, wait_s))
+            if named in (None, role):
+                device_source = f"device {nonce}"
+                wait_s = await self._wait_s(device_source)
+                return self._counted(Attempt(device_source, address, wait_s, role))
+        return self._counted(Attempt(source, address, wait_s, named, account))
+
+    async def _wait_in_total_s(self, host: str, account: str) -> float:
+        """The pause of an account that is attacked from many addresses; 0 for one that has logged
+        in to it."""
+        wait_s = await self._wait_s(total_of(account))
+        return 0.0 if wait_s > 0 and await self.attempts.is_known(host, account) else wait_s
+
+    async def succeeded(self, attempt: Attempt, role: str) -> None:
+        """Remember the address of a login."""
+        await self.attempts.succeeded(source_of(attempt.address), role)
 
     async def failed(self, attempt: Attempt) -> Failure:
         """Count a failure of the source."""
-        count = (await self.attempts.failed(attempt.source)).count
+        count = (await self.attempts.failed(attempt.source, attempt.account)).count
         known = self._known(attempt.source)
         known.paused_until = self.clock.mono() + pause_s(count)
         refused, known.refused = known.refused, 0
@@ -97,7 +120,7 @@ class LoginThrottle:
 
     def _counted(self, attempt: Attempt) -> Attempt:
         if attempt.wait_s <= 0 and self._at_once[attempt.source] >= _MAX_AT_ONCE:
-            attempt = Attempt(attempt.source, attempt.address, FAILURE_DELAY_S * 2, attempt.only)
+            attempt = replace(attempt, wait_s=FAILURE_DELAY_S * 2)
         if attempt.wait_s > 0:
             self._known(attempt.source).refused += 1
         return attempt

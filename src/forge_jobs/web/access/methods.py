@@ -27,6 +27,11 @@ class AccessMethod(Protocol):
         """Whether there is a login page."""
         ...
 
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles that can log in, the highest first."""
+        ...
+
     async def identify(self, request: Request) -> Identity | Response | None:
         """The identity; a response to send instead of the page, such as a redirect to a login; or
         None. StoreError if the session cannot be read."""
@@ -51,6 +56,7 @@ class _WithoutLogin:
     """Base of access methods without a login page."""
 
     login = False
+    roles: tuple[Role, ...] = ()
 
     async def log_in(self, password: str, only: Role | None = None) -> str | None:
         return None
@@ -118,6 +124,14 @@ class PasswordsAndTokens:
     @property
     def login(self) -> bool:
         return self._credentials.login
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return tuple(
+            role
+            for role in sorted(Role, reverse=True)
+            if self._credentials.password_of(role) is not None
+        )
 
     async def identify(self, request: Request) -> Identity | None:
         bearer = bearer_token(request.headers)

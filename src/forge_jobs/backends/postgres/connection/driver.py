@@ -9,21 +9,24 @@ import os
 import select
 import socket
 import stat
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from forge_jobs.core.errors import NotWritable
 
 from . import session
+from .fork_lock import FORK_LOCK, BegunUnderLock
 
 CONNECT_S = 10.0
 CLOSE_S = 2.0
+# A role's own statement timeout holds until the transaction has begun: on a busy machine one of a
+# millisecond cancels BEGIN and ROLLBACK now and then. They have no effect then and are repeated.
+_MAX_BEGINS = 20
+_QUERY_CANCELED = "57014"
 _CACHED_STATEMENTS = 200
 # Iterations of the event loop that read the end of a connection and then close it.
 _END_ITERATIONS = 3
-_IMPORT_S = 5.0
 
 
 class Row(Protocol):
@@ -69,19 +72,33 @@ class Transaction:
         if not self._pooled:
             await driver.execute("BEGIN")
             return
-        try:
-            await driver.execute(session.begin_statement(driver.get_server_version()[0]))
-        except Exception:
-            # A setting was refused after BEGIN: the connection must not stay in the transaction.
-            if not driver.is_closed():
-                await self.rollback()
-            raise
+        begin = session.begin_statement(driver.get_server_version()[0])
+        for last in (*[False] * (_MAX_BEGINS - 1), True):
+            try:
+                await driver.execute(begin)
+                return
+            except Exception as error:
+                # The connection must not stay in a transaction that began without its settings.
+                if not driver.is_closed():
+                    await self.rollback()
+                if last or not _is_cancelled(error):
+                    raise
 
     async def commit(self) -> None:
         await self._driver.execute("COMMIT")
 
     async def rollback(self) -> None:
-        await self._driver.execute("ROLLBACK")
+        for last in (*[False] * (_MAX_BEGINS - 1), True):
+            try:
+                await self._driver.execute("ROLLBACK")
+                return
+            except Exception as error:
+                if last or not _is_cancelled(error):
+                    raise
+
+
+def _is_cancelled(error: Exception) -> bool:
+    return getattr(error, "sqlstate", None) == _QUERY_CANCELED
 
 
 async def connect(
@@ -101,7 +118,7 @@ async def connect(
     extra: Mapping[str, Any] = {}
     if many_hosts and "target_session_attrs" not in dsn:
         extra = {"target_session_attrs": "read-write"}
-    made = await asyncpg.connect(
+    connecting: Coroutine[Any, Any, Driver] = asyncpg.connect(
         dsn,
         timeout=timeout_s,
         statement_cache_size=0 if pooled else _CACHED_STATEMENTS,
@@ -113,7 +130,7 @@ async def connect(
         },
         **extra,
     )
-    return cast("Driver", made)
+    return await BegunUnderLock(connecting)
 
 
 async def close(driver: Driver, *, timeout_s: float = CLOSE_S) -> None:
@@ -155,6 +172,14 @@ async def next_iteration() -> None:
     await future
 
 
+async def wait_s(seconds: float) -> None:
+    """Wait on the event loop's own timers."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    loop.call_later(seconds, resolve, future)
+    await future
+
+
 def resolve(future: "asyncio.Future[None]") -> None:
     """Wake the task that waits for a future, unless it was cancelled."""
     if not future.done():
@@ -166,8 +191,7 @@ def force_close(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
     transport = _transport(driver)
     if loop.is_running():
         # Its loop will read the end of the stream; anything else here would not be thread-safe.
-        with contextlib.suppress(Exception):
-            transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        shut_down(transport)
         return
     with contextlib.suppress(Exception):
         driver.terminate()
@@ -175,6 +199,22 @@ def force_close(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         # A closed loop runs no callbacks, so the transport's last one is called here.
         with contextlib.suppress(Exception):
             transport._call_connection_lost(None)
+
+
+def shut_down(transport: Any) -> None:
+    """End a connection for everybody who reads from it, on any thread."""
+    with contextlib.suppress(Exception):
+        transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+
+def plain_socket(driver: Driver) -> tuple[Any, socket.socket] | None:
+    """The transport of a connection and its socket, which does not block; None with TLS, or where
+    the event loop has no such socket."""
+    transport: Any = getattr(driver, "_transport", None)
+    if transport is None or transport.is_closing() or hasattr(transport, "_ssl_protocol"):
+        return None
+    plain = getattr(transport.get_extra_info("socket"), "_sock", None)
+    return (transport, plain) if isinstance(plain, socket.socket) else None
 
 
 def disown(driver: Driver) -> None:
@@ -213,40 +253,9 @@ def _transport(driver: Driver) -> Any:
 
 def _driver_module() -> Any:
     try:
-        with _import_lock.lock:
+        with FORK_LOCK.lock:
             return import_module("asyncpg")
     except ImportError as error:
         raise NotWritable(
             "the Postgres store needs the driver asyncpg: pip install 'forge-jobs[postgres]'"
         ) from error
-
-
-class _ImportLock:
-    """Held while the driver is imported. A child that is forked during the import could never
-    import it itself, so a fork waits for the lock, at most ``_IMPORT_S``."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self.lock = threading.RLock()
-
-    def before_fork(self) -> None:
-        self.lock.acquire(timeout=_IMPORT_S)
-
-    def after_fork_in_parent(self) -> None:
-        # RuntimeError: the wait timed out, and another thread holds the lock.
-        with contextlib.suppress(RuntimeError):
-            self.lock.release()
-
-
-_import_lock = _ImportLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_import_lock.before_fork,
-        after_in_parent=_import_lock.after_fork_in_parent,
-        after_in_child=_import_lock.reset,
-    )
-    # Registered twice: a signal may interrupt the first call at its start, and the lock would stay
-    # held for ever.
-    os.register_at_fork(after_in_parent=_import_lock.after_fork_in_parent)

@@ -11,17 +11,17 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from concurrent.futures import Future
 from typing import Final
 
-from .driver import Driver, close, disown, force_close, next_iteration, resolve
+from .direct import DirectConnection, lendable
+from .driver import Driver, close, disown, force_close, next_iteration, resolve, wait_s
+from .loop_connections import Eviction, LoopConnections, Waiter
 
 MAX_POOL_SIZE: Final = 3
 PER_LOOP: Final = 2
 _CLOSE_S: Final = 2.0
-# A loop that has not closed an evicted connection by then is blocked, perhaps by the very call that
-# waits for the eviction.
-_EVICT_S: Final = 0.25
+# How soon a lent connection that a caller is using is asked for again.
+_RECALL_S: Final = 0.01
 
 Connect = Callable[[], Awaitable[Driver]]
 
@@ -30,65 +30,8 @@ Connect = Callable[[], Awaitable[Driver]]
 _inherited: Final[list[object]] = []
 
 
-class _LoopConnections:
-    """The connections of one event loop. ``size`` also counts those that are being opened."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.idle: list[Driver] = []
-        self.busy: list[Driver] = []
-        self.evictions: list[_Eviction] = []
-        self.size = 0
-        self.closer: AsyncGenerator[None, None] | None = None
-
-
-class _Eviction:
-    """The closing of an idle connection because another loop needs one and waits for ``done``."""
-
-    def __init__(self, connections: "_LoopConnections", driver: Driver) -> None:
-        self.connections = connections
-        self.driver = driver
-        self.done: Future[None] = Future()
-        self.task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Close the connection; called on its own loop. Idempotent."""
-        if self in self.connections.evictions and self.task is None:
-            self.task = self.connections.loop.create_task(self._run())
-
-    async def _run(self) -> None:
-        try:
-            await close(self.driver)
-        finally:
-            self._remove()
-            self.done.set_result(None)
-
-    def _remove(self) -> None:
-        if self in self.connections.evictions:
-            self.connections.evictions.remove(self)
-
-    async def wait(self) -> None:
-        """Wait until the connection is closed; called on the loop that needs one. A loop that does
-        not run, or does not close it in time, has it closed by force."""
-        loop = self.connections.loop
-        with contextlib.suppress(RuntimeError):
-            if loop.is_running():
-                loop.call_soon_threadsafe(self.start)
-                await asyncio.wait([asyncio.wrap_future(self.done)], timeout=_EVICT_S)
-        if not self.driver.is_closed():
-            if not loop.is_running():
-                self._remove()
-            force_close(self.driver, loop)
-
-
-class _Waiter:
-    """A call that waits for a connection."""
-
-    __slots__ = ("future", "own")
-
-    def __init__(self, own: _LoopConnections) -> None:
-        self.own = own
-        self.future: asyncio.Future[None] = own.loop.create_future()
+class PoolClosed(Exception):
+    """The pool was closed while a call waited for a connection."""
 
 
 class Pool:
@@ -101,9 +44,11 @@ class Pool:
         self._max_size = max_size
         self._per_loop = per_loop
         self._guard = threading.Lock()
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopConnections] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
         self._total = 0
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[Waiter] = deque()
+        # The connection that synchronous callers use, if one is lent.
+        self.lent: DirectConnection | None = None
         # Called on a loop before its connections are closed: sends pending notifications.
         self.before_close: Callable[[], Awaitable[None]] | None = None
         self._add_finalizer()
@@ -112,7 +57,7 @@ class Pool:
         """An idle connection of the running loop, if there is one and no call waits for it."""
         with self._guard:
             own = self._loops.get(asyncio.get_running_loop())
-            if own is None or not own.idle or self._waiting:
+            if own is None or self._waiting:
                 return None
             found = self._pop_idle(own)
             if found is not None:
@@ -134,8 +79,13 @@ class Pool:
                 waiter = None if reserved else self._add_waiter(own, first=waited)
                 # This call may not have used what it was woken for: another waiter may need it.
                 self._wake()
+                lent = self.lent
             if waiter is None:
                 return await self._open(own, eviction), False
+            if lent is not None:
+                # RuntimeError: its loop has ended and closes it.
+                with contextlib.suppress(RuntimeError):
+                    lent.loop.call_soon_threadsafe(self._recall, lent)
             await self._wait(waiter)
             waited = True
 
@@ -159,6 +109,19 @@ class Pool:
         # Acquired before the pool was closed: it is in no count any more.
         driver.terminate()
 
+    def lend(self) -> None:
+        """Lend an idle connection of the running loop to synchronous callers, if there is one that
+        no call waits for. It is taken back when a call on an event loop needs it."""
+        with self._guard:
+            own = self._loops.get(asyncio.get_running_loop())
+            if own is None or self._waiting:
+                return
+            self._take_back(own)
+            if self.lent is None and (driver := self._pop_idle(own)) is not None:
+                own.lent = self.lent = lendable(driver)
+                if own.lent is None:
+                    own.idle.append(driver)
+
     async def close(self) -> None:
         """Close the idle connections of all loops; those in use are closed on their release."""
         with self._guard:
@@ -177,9 +140,10 @@ class Pool:
     def abandon(self) -> None:
         """In a forked child: forget all connections without closing them; they are the parent's."""
         for other in self._loops.values():
-            for driver in (*other.idle, *other.busy, *(one.driver for one in other.evictions)):
+            for driver in other.drivers():
                 disown(driver)
         _inherited.append((self._loops, self._waiting))
+        self.lent = None
         self._guard = threading.Lock()
         self._loops = {}
         self._waiting = deque()
@@ -196,14 +160,14 @@ class Pool:
         """How many connections there are, over all loops."""
         return self._total
 
-    async def _own_connections(self) -> _LoopConnections:
+    async def _own_connections(self) -> LoopConnections:
         loop = asyncio.get_running_loop()
         with self._guard:
             own = self._loops.get(loop)
-            closed: list[_LoopConnections] = []
+            closed: list[LoopConnections] = []
             if own is None:
                 closed = [other for other in self._loops.values() if other.loop.is_closed()]
-                own = self._loops[loop] = _LoopConnections(loop)
+                own = self._loops[loop] = LoopConnections(loop)
         for other in closed:
             self._terminate_all(other)
         if own.closer is None:
@@ -211,7 +175,7 @@ class Pool:
             await anext(own.closer)
         return own
 
-    async def close_loop(self, own: _LoopConnections) -> None:
+    async def close_loop(self, own: LoopConnections) -> None:
         """Flush notifications, then close the connections of a loop that ends."""
         try:
             if self.before_close is not None:
@@ -219,7 +183,10 @@ class Pool:
         finally:
             await self._close_connections(own)
 
-    def _pop_idle(self, own: _LoopConnections) -> Driver | None:
+    def _pop_idle(self, own: LoopConnections) -> Driver | None:
+        """An idle connection; the lent one, if there is no other and no caller uses it."""
+        if not own.idle:
+            self._take_back(own)
         while own.idle:
             driver = own.idle.pop()
             if not driver.is_closed():
@@ -228,7 +195,41 @@ class Pool:
             self._total -= 1
         return None
 
-    def _reserve(self, own: _LoopConnections) -> tuple[bool, _Eviction | None]:
+    def _take_back(self, own: LoopConnections) -> None:
+        """Stop lending the connection of this loop, unless a caller is using it."""
+        if own.lent is not None and own.take_back():
+            self.lent = None
+
+    def _recall(self, lent: DirectConnection) -> None:
+        """Take a lent connection back for a call that waits for one, as soon as no caller uses it;
+        runs on its loop."""
+        with self._guard:
+            own = self._loops.get(lent.loop)
+            if own is None or own.lent is not lent or not self._waiting:
+                return
+            self._take_back(own)
+            if own.lent is None:
+                self._wake()
+            else:
+                lent.loop.call_later(_RECALL_S, self._recall, lent)
+
+    async def _end_lending(self, own: LoopConnections) -> None:
+        """Take the lent connection back before it is closed. A caller that is using it has
+        ``_CLOSE_S`` to finish; then it gets an error."""
+        for left in range(int(_CLOSE_S / _RECALL_S), -1, -1):
+            with self._guard:
+                self._take_back(own)
+                lent = own.lent
+            if lent is None:
+                return
+            if left:
+                await wait_s(_RECALL_S)
+            else:
+                lent.shut_down()
+                lent.driver.terminate()
+                own.lent = self.lent = None
+
+    def _reserve(self, own: LoopConnections) -> tuple[bool, Eviction | None]:
         """Reserve one more connection for this loop. Returns whether there was room, and the
         eviction that makes it, at the maximum."""
         if not self._may_grow(own):
@@ -236,7 +237,7 @@ class Pool:
         eviction = None
         if self._total >= self._max_size:
             largest = max((other for other in self._loops.values() if other.idle), key=_size)
-            eviction = _Eviction(largest, largest.idle.pop())
+            eviction = Eviction(largest, largest.idle.pop())
             largest.evictions.append(eviction)
             largest.size -= 1
             self._total -= 1
@@ -244,21 +245,21 @@ class Pool:
         self._total += 1
         return True, eviction
 
-    def _may_grow(self, own: _LoopConnections) -> bool:
+    def _may_grow(self, own: LoopConnections) -> bool:
         if self._total < self._max_size:
             return own.size < self._per_loop
         # A loop that has one waits for it: otherwise two loops could evict each other's for ever.
         return own.size == 0 and any(other.idle for other in self._loops.values())
 
-    def _add_waiter(self, own: _LoopConnections, *, first: bool) -> _Waiter:
-        waiter = _Waiter(own)
+    def _add_waiter(self, own: LoopConnections, *, first: bool) -> Waiter:
+        waiter = Waiter(own)
         if first:
             self._waiting.appendleft(waiter)
         else:
             self._waiting.append(waiter)
         return waiter
 
-    async def _wait(self, waiter: _Waiter) -> None:
+    async def _wait(self, waiter: Waiter) -> None:
         try:
             await waiter.future
         except asyncio.CancelledError:
@@ -270,15 +271,17 @@ class Pool:
                     self._wake()
             raise
 
-    async def _open(self, own: _LoopConnections, eviction: _Eviction | None) -> Driver:
+    async def _open(self, own: LoopConnections, eviction: Eviction | None) -> Driver:
         try:
             if eviction is not None:
                 await eviction.wait()
             driver = await self._connect()
         except BaseException:
             with self._guard:
-                own.size -= 1
-                self._total -= 1
+                # Unless the loop was removed meanwhile, with all that it had reserved.
+                if self._loops.get(own.loop) is own:
+                    own.size -= 1
+                    self._total -= 1
                 self._wake()
             raise
         with self._guard:
@@ -296,7 +299,7 @@ class Pool:
                     waiter.own.loop.call_soon_threadsafe(resolve, waiter.future)
                     return
 
-    async def _shut_down(self, own: _LoopConnections) -> None:
+    async def _shut_down(self, own: LoopConnections) -> None:
         """Close a loop's connections through its ``closer``, if it has one: an open asynchronous
         generator would be left to the garbage collector."""
         if own.closer is None:
@@ -306,7 +309,8 @@ class Pool:
             with contextlib.suppress(RuntimeError):
                 await own.closer.aclose()
 
-    async def _close_connections(self, own: _LoopConnections) -> None:
+    async def _close_connections(self, own: LoopConnections) -> None:
+        await self._end_lending(own)
         for driver in self._remove(own):
             await close(driver)
         for eviction in list(own.evictions):
@@ -316,8 +320,9 @@ class Pool:
         # A socket is closed one iteration of the loop after its connection.
         await next_iteration()
 
-    def _remove(self, own: _LoopConnections) -> list[Driver]:
-        """Remove a loop from the pool and cancel its waiters. Returns its idle connections."""
+    def _remove(self, own: LoopConnections) -> list[Driver]:
+        """Remove a loop from the pool and end the wait of its calls. Returns its idle
+        connections."""
         with self._guard:
             if self._loops.get(own.loop) is own:
                 del self._loops[own.loop]
@@ -330,24 +335,33 @@ class Pool:
             self._wake()
         for waiter in gone:
             with contextlib.suppress(RuntimeError):
-                own.loop.call_soon_threadsafe(waiter.future.cancel)
+                own.loop.call_soon_threadsafe(_refuse, waiter.future)
         return idle
 
-    def _terminate_all(self, other: _LoopConnections) -> None:
+    def _terminate_all(self, other: LoopConnections) -> None:
         """Terminate the connections of a loop that does not run, also those in use: no call on that
         loop will release them."""
-        evictions, other.evictions = other.evictions, []
-        busy, other.busy = other.busy, []
-        for driver in (*self._remove(other), *busy, *(one.driver for one in evictions)):
+        if other.lent is not None:
+            other.lent.shut_down()
+            self.lent = None
+        drivers = other.drivers()
+        other.evictions, other.busy, other.lent = [], [], None
+        self._remove(other)
+        for driver in drivers:
             force_close(driver, other.loop)
 
 
-def _size(other: _LoopConnections) -> int:
+def _refuse(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_exception(PoolClosed())
+
+
+def _size(other: LoopConnections) -> int:
     return other.size
 
 
 async def _close_with_loop(
-    pool: "weakref.ref[Pool]", own: _LoopConnections
+    pool: "weakref.ref[Pool]", own: LoopConnections
 ) -> AsyncGenerator[None, None]:
     # ``asyncio.run`` closes asynchronous generators last, when all tasks have ended: connections
     # can still be closed then, and no call needs one any more.
@@ -359,9 +373,9 @@ async def _close_with_loop(
             await alive.close_loop(own)
 
 
-def _terminate_leaked(loops: dict[asyncio.AbstractEventLoop, _LoopConnections]) -> None:
+def _terminate_leaked(loops: dict[asyncio.AbstractEventLoop, LoopConnections]) -> None:
     for other in loops.values():
-        drivers = [*other.idle, *other.busy, *(one.driver for one in other.evictions)]
+        drivers = other.drivers()
         try:
             if other.loop.is_running():
                 other.loop.call_soon_threadsafe(_terminate, drivers)

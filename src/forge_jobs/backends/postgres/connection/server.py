@@ -19,7 +19,7 @@ from . import driver as drivers
 from . import error_mapping
 from .address import Address
 from .driver import Driver, Row, Transaction
-from .pool import Pool
+from .pool import Pool, PoolClosed
 
 T = TypeVar("T")
 
@@ -244,6 +244,8 @@ class Server:
             raise Unavailable(
                 f"{self.address.location}: no connection came free within {limit_s:.0f} s"
             ) from error
+        except PoolClosed as error:
+            raise error_mapping.closed(self.address.location) from error
 
     async def _connect(self) -> Driver:
         return await self.connect(pooled=self.pooled)

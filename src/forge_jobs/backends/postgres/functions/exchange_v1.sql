@@ -1,5 +1,5 @@
 -- set: exchange_v1
--- revision: 2
+-- revision: 3
 -- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1
 
 -- The hot call of a worker that has something to write.
@@ -56,6 +56,8 @@ DECLARE
     v_queue record;
     v_picked bigint[];
     v_rows tid[];
+    v_part tid[];
+    v_started_at bigint;
     v_kinds text[];
     v_wanted integer;
     v_due bigint;
@@ -77,13 +79,15 @@ BEGIN
     END IF;
 
     -- Done: guarded by epoch and owner, moved to history at once. width_bucket finds the position of an id in the
-    -- sorted array; a join with the claims could be turned round to read all of jobs. Index: the primary key.
+    -- sorted array; a join with the claims could be turned round to read all of jobs. (SELECT p_done_keys) is the
+    -- array as one piece of memory, made once: the parameter itself would be copied for every row. Index: the
+    -- primary key.
     IF p_done_keys IS NOT NULL THEN
         WITH deleted AS (
             DELETE FROM forge.jobs j
-            WHERE j.id = ANY (p_done_keys) AND j.epoch = p_done_epochs[width_bucket(j.id, p_done_keys)]
+            WHERE j.id = ANY (p_done_keys) AND j.epoch = p_done_epochs[width_bucket(j.id, (SELECT p_done_keys))]
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-            RETURNING j.*, width_bucket(j.id, p_done_keys) AS ordinal
+            RETURNING j.*, width_bucket(j.id, (SELECT p_done_keys)) AS ordinal
         ),
         kept AS (
             INSERT INTO forge.history (
@@ -300,27 +304,32 @@ BEGIN
                         FROM unnest(v_picked) WITH ORDINALITY AS c(id, ordinal)
                         JOIN forge.jobs j ON j.id BETWEEN c.id AND c.id;
                     END IF;
-                    RETURN QUERY
-                    UPDATE forge.jobs j
-                    SET status = 'running', owner = p_owner, exchange = p_number,
-                        epoch = j.epoch + 1, attempts = j.attempts + 1,
-                        started_at = CASE WHEN c.ordinal <= v_queue.free THEN v_now END
-                    FROM unnest(v_rows) WITH ORDINALITY AS c(row_ctid, ordinal)
-                    WHERE j.ctid = c.row_ctid
-                    RETURNING j.id, j.epoch, j.kind, j.queue,
-                        CASE WHEN j.payload IS NULL
-                            THEN (SELECT b.payload FROM forge.large_payloads b WHERE b.job = j.id)
-                            ELSE j.payload END,
-                        j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
-                        j.started_at IS NOT NULL, j.priority, j.crashes, j.timeout_s,
-                        j.throttled_since, j.missing_since, j.tags,
-                        COALESCE(j.limit_key, forge.first_limit_bucket_v1(j.queue, j.lane, j.lane_order, NULL),
-                            CASE WHEN v_capped THEN (
-                                SELECT l.name FROM forge.limits l
-                                WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
-                                    AND l.concurrency IS NOT NULL AND l.per IS NULL
-                                ORDER BY l.name DESC LIMIT 1) END),
-                        j.trace, j.options, NULL::jsonb;
+                    -- First those that start at once, then the prefetched ones: two scans by ctid, no join.
+                    FOREACH v_started_at IN ARRAY ARRAY[v_now, NULL] LOOP
+                        v_part := CASE WHEN v_started_at IS NULL THEN v_rows[v_queue.free + 1:]
+                            ELSE v_rows[:v_queue.free] END;
+                        CONTINUE WHEN cardinality(v_part) = 0;
+                        RETURN QUERY
+                        UPDATE forge.jobs j
+                        SET status = 'running', owner = p_owner, exchange = p_number,
+                            epoch = j.epoch + 1, attempts = j.attempts + 1,
+                            started_at = v_started_at
+                        WHERE j.ctid = ANY (v_part)
+                        RETURNING j.id, j.epoch, j.kind, j.queue,
+                            CASE WHEN j.payload IS NULL
+                                THEN (SELECT b.payload FROM forge.large_payloads b WHERE b.job = j.id)
+                                ELSE j.payload END,
+                            j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
+                            j.started_at IS NOT NULL, j.priority, j.crashes, j.timeout_s,
+                            j.throttled_since, j.missing_since, j.tags,
+                            COALESCE(j.limit_key, forge.first_limit_bucket_v1(j.queue, j.lane, j.lane_order, NULL),
+                                CASE WHEN v_capped THEN (
+                                    SELECT l.name FROM forge.limits l
+                                    WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
+                                        AND l.concurrency IS NOT NULL AND l.per IS NULL
+                                    ORDER BY l.name DESC LIMIT 1) END),
+                            j.trace, j.options, NULL::jsonb;
+                    END LOOP;
                     INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
                     SELECT v_minute, v_queue.queue, k.kind, 'pending', 'running', count(*)
                     FROM unnest(v_kinds) AS k(kind) GROUP BY k.kind;

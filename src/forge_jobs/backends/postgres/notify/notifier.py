@@ -19,13 +19,11 @@ from forge_jobs.core.errors import ForgeError
 from forge_jobs.store.store import Notify
 
 from . import claim_turns
+from .direct_notifications import EVERYBODY, WINDOW_S, DirectNotifications, joined
 
-EVERYBODY: Final = "*"
 _LOG: Final = logging.getLogger("forge_jobs.postgres")
-_WINDOW_S: Final = 0.01
 _MAX_WAIT_S: Final = 0.25
 _TIMEOUT_S: Final = 5.0
-_MAX_BYTES: Final = 7_900
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +55,8 @@ class Notifier:
         self._guard = threading.Lock()
         self._listeners: list[Listener] = []
         self._senders: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sender] = WeakKeyDictionary()
+        # Of the jobs that synchronous callers store on a lent connection.
+        self.direct = DirectNotifications(self.notify, server.entropy)
         self._notify = sql_files.statements("jobs", server.address.schema)["notify"]
 
     def add(self, listener: Listener) -> None:
@@ -105,15 +105,14 @@ class Notifier:
         sender, now = self._sender(), asyncio.get_running_loop().time()
         if sender.task is not None or sender.timer is not None or now < sender.not_before:
             return None
-        sender.not_before = now + _WINDOW_S
+        sender.not_before = now + WINDOW_S
         return claim_turns.encode(queue, self._server.entropy.roll()) if jobs == 1 else queue
 
     async def flush(self) -> None:
         """Send the unsent notifications of this event loop, before its connections are closed."""
-        sender = self._senders.get(asyncio.get_running_loop())
-        if sender is None:
-            return
+        sender = self._sender()
         sender.closing = True
+        sender.names.update(dict.fromkeys(self.direct.take()))
         if sender.task is not None:
             await asyncio.wait([sender.task], timeout=_MAX_WAIT_S)
         if sender.timer is not None:
@@ -128,6 +127,7 @@ class Notifier:
         self._guard = threading.Lock()
         self._listeners = []
         self._senders = WeakKeyDictionary()
+        self.direct = DirectNotifications(self.notify, self._server.entropy)
 
     def _sender(self) -> _Sender:
         loop = asyncio.get_running_loop()
@@ -155,18 +155,14 @@ class Notifier:
             await self._send_names(sender)
         finally:
             sender.task = None
-            sender.not_before = asyncio.get_running_loop().time() + _WINDOW_S
+            sender.not_before = asyncio.get_running_loop().time() + WINDOW_S
             if sender.names and not sender.closing:
                 self._defer(sender)
 
     async def _send_names(self, sender: _Sender, limit_s: float = _TIMEOUT_S) -> None:
         names, sender.names = sender.names, {}
-        text = ",".join(names)
-        if EVERYBODY in names or len(text) > _MAX_BYTES:
-            text = EVERYBODY
+        values = (self._server.address.channel, joined(names))
         try:
-            await self._server.ask(
-                self._notify, self._server.address.channel, text, writes=False, limit_s=limit_s
-            )
+            await self._server.ask(self._notify, *values, writes=False, limit_s=limit_s)
         except ForgeError as error:
             _LOG.debug("a notification was not sent: %s", error)

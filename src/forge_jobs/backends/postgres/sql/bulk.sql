@@ -59,6 +59,38 @@ SELECT array_agg(DISTINCT queue) AS queues FROM changed;
 -- Admits held jobs into the limit buckets that these jobs left.
 SELECT forge.admit_buckets_of_jobs_v1($1, $2) AS queues;
 
+-- name: lock_unrouted
+-- Locks waiting jobs of these kinds whose queue nobody had named; another process may be at it. Index: jobs_unrouted.
+SELECT j.id, j.options, k.queue, j.queue AS source FROM unnest($1::text[], $2::text[]) AS k(kind, queue)
+CROSS JOIN LATERAL (
+    SELECT u.id, u.options, u.queue FROM forge.jobs u
+    WHERE strpos(u.options, '"unrouted"') > 0 AND u.kind = k.kind AND u.status <> 'running'
+    ORDER BY u.id LIMIT $3 FOR UPDATE SKIP LOCKED) AS j
+LIMIT $3;
+
+-- name: make_scheduled
+-- Pending and held jobs become scheduled at their own time. The rows are locked already. Index: the primary key.
+UPDATE forge.jobs SET status = 'scheduled', limit_bucket = NULL
+WHERE id = ANY ($1::bigint[]) AND status IN ('pending', 'held');
+
+-- name: count_left
+-- Counts jobs out of their queue. Index: the primary key.
+INSERT INTO forge.counter_entries (minute, queue, kind, source, jobs)
+SELECT $1::bigint - $1::bigint % 60000000, queue, kind, status, count(*)
+FROM forge.jobs WHERE id = ANY ($2::bigint[]) GROUP BY queue, kind, status;
+
+-- name: count_entered
+-- Counts jobs into their queue. Index: the primary key.
+INSERT INTO forge.counter_entries (minute, queue, kind, target, jobs)
+SELECT $1::bigint - $1::bigint % 60000000, queue, kind, status, count(*)
+FROM forge.jobs WHERE id = ANY ($2::bigint[]) GROUP BY queue, kind, status;
+
+-- name: route_jobs
+-- Writes the queue of each job, and its options without the mark. Index: the primary key.
+UPDATE forge.jobs j SET queue = m.queue, options = m.options
+FROM unnest($1::bigint[], $2::text[], $3::text[]) AS m(id, queue, options)
+WHERE j.id BETWEEN m.id AND m.id;
+
 -- name: delete_jobs
 -- Deletes jobs.
 SELECT forge.delete_jobs_v1($1, $2);

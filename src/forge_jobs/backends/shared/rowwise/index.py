@@ -7,6 +7,7 @@ entries of a row follow from its state alone. Nothing here decides about a job.
 from collections.abc import Iterator
 from typing import Final, Protocol, TypeAlias
 
+from forge_jobs.core.declaration import is_unrouted
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import TERMINAL, WAITING, JobStatus
 
@@ -59,6 +60,8 @@ def entries(row: Row) -> Iterator[tuple[Group, Position]]:
         yield ("ended", queue, status), (row.finished_at or 0, key)
     else:
         yield ("due", queue), (row.run_at, key)
+    if is_unrouted(row.job.options):
+        yield ("unrouted", row.kind), (key,)
     if row.expires_at is not None and status in WAITING:
         yield _EXPIRING, (row.expires_at, key)
     active = status in _ACTIVE
@@ -101,6 +104,10 @@ class JobIndex:
 
     def pending_queues(self) -> list[str]:
         return sorted({group[1] for group in self._entries.groups(("pending",))})
+
+    def unrouted(self, kind: str) -> Iterator[int]:
+        """The jobs of a kind that wait for its queue to be published, oldest first."""
+        return (key for (key,) in self._entries.scan(("unrouted", kind)))
 
     def first_due(self, queue: str) -> tuple[Instant, int] | None:
         """The scheduled or failed job of a queue that comes due first, with its time."""

@@ -1,7 +1,7 @@
 """The job contract of a row-wise store: each method is one transaction over its tables."""
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from forge_jobs.store.jobs import (
     Retention,
 )
 
-from . import actions, finish, limit_buckets, promotion, search, transitions
+from . import actions, finish, limit_buckets, promotion, routing, search, transitions
 from .exchange import exchange
 from .storage import Storage
 from .transaction import Transaction
@@ -56,6 +56,12 @@ class RowwiseJobs:
                 if row is not None:
                     row.declare(one.job)
             tx.store(list(rows.values()))
+
+    async def route(self, queues: Mapping[str, str], *, limit: int) -> int:
+        index = self._storage.tables.index
+        with self._storage.write() as tx:
+            keys = list(islice(chain.from_iterable(map(index.unrouted, queues)), limit))
+            return routing.route(tx, tx.load(keys).values(), queues)
 
     async def owned(self, owner: int) -> list[Owned]:
         tables = self._storage.tables

@@ -85,6 +85,10 @@ class JobRow(Protocol):
 
     def set_result(self, result: bytes | None) -> None: ...
 
+    def route(self, queue: str) -> None:
+        """Set the queue and remove the mark ``unrouted``."""
+        ...
+
     def drop_expiry(self, now: Instant) -> None:
         """Remove an expiry that has passed."""
         ...

@@ -2,6 +2,7 @@
 
 from msgspec import Struct, structs
 
+from forge_jobs.core.declaration import routed
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import ClaimedJob, JobRecord, LaneOrder, NewJob, shown_progress
 from forge_jobs.core.status import JobStatus
@@ -106,6 +107,9 @@ class Row(Struct):
         )
         self.track = self.kind if job.track else None
         self.attempts, self.started_at = 1, None
+
+    def route(self, queue: str) -> None:
+        self.job = structs.replace(self.job, queue=queue, options=routed(self.job.options))
 
     def drop_expiry(self, now: Instant) -> None:
         if self.expired(now):

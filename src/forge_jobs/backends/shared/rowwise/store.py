@@ -63,6 +63,9 @@ class RowwiseStore:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self.jobs.enqueue_sync(jobs)
 
+    def try_enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        return self.enqueue_sync(jobs)
+
     def exchange_sync(self, request: Exchange) -> Exchanged:
         return self.jobs.exchange_sync(request)
 

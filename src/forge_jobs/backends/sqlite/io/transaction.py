@@ -160,6 +160,10 @@ class Tx:
         if rows:
             self.execute(ROWS_SQL["store_declared"], (as_json(rows),))
 
+    def store_routed(self, rows: Sequence[Row]) -> None:
+        """Write the queue, which only ``JobStore.route`` changes."""
+        self.execute(ROWS_SQL["store_routed"], (as_json(rows),))
+
     def delete(self, rows: Sequence[Row]) -> None:
         keys = as_json([row.key for row in rows])
         for name in ("delete_jobs", "delete_bodies", "delete_logs", "delete_tracebacks"):

@@ -56,6 +56,18 @@ UPDATE forge_jobs SET
 FROM json_each(?1) AS w
 WHERE forge_jobs.id = json_extract(w.value, '$[0]');
 
+-- name: unrouted
+-- Jobs of these kinds that wait for a queue to be published. Index: forge_jobs_unrouted.
+SELECT j.id FROM json_each(?1) AS k
+CROSS JOIN forge_jobs AS j INDEXED BY forge_jobs_unrouted ON j.kind = k.value
+WHERE instr(j.options, '"unrouted"') > 0 LIMIT ?2;
+
+-- name: store_routed
+-- The queue of jobs that are not running. Index: primary key.
+UPDATE forge_jobs SET queue = json_extract(w.value, '$[2]')
+FROM json_each(?1) AS w
+WHERE forge_jobs.id = json_extract(w.value, '$[0]');
+
 -- name: payload
 -- The payload of a job. Index: primary keys.
 SELECT coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, assert_never
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
-from forge_jobs.core.declaration import undeclared
+from forge_jobs.core.declaration import undeclared, unrouted
 from forge_jobs.core.errors import NotYet
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Enqueued, LogLine, NewJob
@@ -117,7 +117,8 @@ class _NoEnqueuer:
 
 
 def _request_to_default(kind: str, value: Any) -> NewJob:
-    return undeclared(NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=payload.encode(value)))
+    job = NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=payload.encode(value))
+    return unrouted(undeclared(job))
 
 
 def _no_enqueue() -> NotYet:
