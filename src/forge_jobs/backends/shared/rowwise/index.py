@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol, TypeAlias
 
 from forge_jobs.core.declaration import is_unrouted
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.status import TERMINAL, WAITING, JobStatus
 
 from .rows import Row
@@ -58,7 +58,7 @@ def entries(row: Row) -> Iterator[tuple[Group, Position]]:
         yield ("held", row.bucket or ""), (row.job.priority, key)
     elif status in TERMINAL:
         yield ("ended", queue, status), (row.finished_at or 0, key)
-    else:
+    elif row.run_at != NEVER:
         yield ("due", queue), (row.run_at, key)
     if is_unrouted(row.job.options):
         yield ("unrouted", row.kind), (key,)
@@ -110,11 +110,11 @@ class JobIndex:
         return (key for (key,) in self._entries.scan(("unrouted", kind)))
 
     def first_due(self, queue: str) -> tuple[Instant, int] | None:
-        """The scheduled or failed job of a queue that comes due first, with its time."""
+        """The scheduled, failed or suspended job of a queue that comes due first, with its time."""
         return _pair(self._entries.scan(("due", queue)))
 
     def waiting_queues(self) -> list[str]:
-        """Queues with scheduled or failed jobs."""
+        """Queues with jobs that come due later."""
         return [group[1] for group in self._entries.groups(("due",))]
 
     def first_expiring(self) -> tuple[Instant, int] | None:
