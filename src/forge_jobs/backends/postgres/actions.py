@@ -7,10 +7,11 @@ in one transaction. Rows are locked in the order of their keys before an action 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from forge_jobs.core.errors import BadOption, KeyTaken
+from forge_jobs.core.errors import BadOption, KeyTaken, NotFound
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Selection
 from forge_jobs.core.status import RETRYABLE, WAITING, JobStatus
+from forge_jobs.core.steps import shown_step
 from forge_jobs.store.jobs import Retention
 
 from . import rows, sql_files
@@ -18,7 +19,6 @@ from .connection.driver import Row
 from .connection.server import Link, Server
 from .notify.notifier import EVERYBODY
 from .queries import Queries
-from .steps import unknown
 
 _DELETED: Final = "deleted while it was running"
 _LIMIT_S: Final = 60.0
@@ -140,14 +140,14 @@ class Actions:
         async def work(link: Link) -> _Effect:
             [key] = await self._queries.keys_of(link, [job_id])
             if key is None:
-                raise unknown("job", job_id)
+                raise NotFound(f"there is no job {job_id}")
             effect = _Effect(await self._now(link))
             live = await link.fetch(self._sql["lock_live"], [key])
             ended = await link.fetch(self._sql["lock_terminal"], [key])
-            began = await link.row(self._sql["step_began"], key, step)
-            if began is None:
-                raise unknown("step", step)
             if any(rows.status_of(row["status"]) in RETRYABLE for row in (*live, *ended)):
+                began = await link.row(self._sql["step_began"], key, step)
+                if began is None:
+                    raise NotFound(f"job {job_id} has no step {shown_step(step)!r}")
                 await link.fetch(self._sql["delete_steps_from"], key, began["began_at"])
                 await self._retry(link, effect, [key])
                 if effect.key_taken:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from forge_jobs.core.errors import NotFound
 from forge_jobs.core.steps import StepKind, StepRecord
 
 from . import sql_files
@@ -51,11 +50,6 @@ class PostgresSteps:
 
     async def retry_from(self, job_id: str, step: str) -> bool:
         return await self._retry_from(job_id, step)
-
-
-def unknown(what: str, name: str) -> NotFound:
-    """The error for a job or step that is not stored."""
-    return NotFound(f"{what} {name!r} does not exist")
 
 
 def _record(row: Row) -> StepRecord:
