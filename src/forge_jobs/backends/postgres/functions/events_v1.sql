@@ -42,7 +42,7 @@ CREATE OR REPLACE FUNCTION forge.first_event_v1(
     p_topic text, p_after bigint, p_since bigint, p_began_at bigint, p_until bigint) RETURNS SETOF forge.events
 LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT * FROM forge.events e
-    WHERE e.topic = p_topic AND e.seq > p_after AND e.at >= p_since AND e.ends_at > p_began_at
+    WHERE e.topic = p_topic AND e.seq > p_after AND e.at >= p_since AND e.ends_at >= p_began_at
         AND (p_until IS NULL OR e.at <= p_until)
     ORDER BY e.topic, e.seq LIMIT 1
 $$;

@@ -62,7 +62,7 @@ WHERE w.job = $6 AND w.topic >= $1 AND w.topic < $2 AND (w.topic, w.job) > ($3 C
 ORDER BY w.topic, w.job LIMIT $5;
 
 -- name: delete_ended_events
--- Deletes events that are kept no longer. Index: events_ended.
+-- Deletes events that are kept no longer, unless jobs wait for them. Index: events_ended.
 DELETE FROM forge.events e WHERE e.ctid = ANY (ARRAY(
-    SELECT v.ctid FROM forge.events v WHERE v.ends_at <= $1
+    SELECT v.ctid FROM forge.events v WHERE v.ends_at <= $1 AND v.open IS NOT TRUE
     ORDER BY v.ends_at LIMIT $2 FOR UPDATE SKIP LOCKED));
