@@ -1,6 +1,6 @@
 -- set: exchange_steps_v1
 -- revision: 1
--- requires: exchange_v1, steps_v1, events_v1
+-- requires: primitives_v1, exchange_v1, steps_v1, events_v1
 
 -- The exchange of a worker whose running jobs store steps or wait for events.
 
