@@ -8,7 +8,7 @@ store time (delays are relative to it). ``reaped`` decides the same for a job wh
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .instant import SECOND, Instant
 from .job import ClaimedJob, NewJob
@@ -124,7 +124,8 @@ def decide(
     ``progress`` is given if the job has stored steps.
     """
     if isinstance(outcome, Done):
-        return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
+        finish = done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
+        return finish if progress is None else structs.replace(finish, steps=FinishSteps())
     steps = None if progress is None else FinishSteps()
     match outcome:
         case Failed(message=message, retry_after_s=min_delay_s):
