@@ -145,10 +145,11 @@ async def test_the_same_seed_and_calls_give_the_same_store(clock: MovableClock) 
     assert answers[0] == answers[1]
 
 
-def test_terminal_states_do_not_expire(clock: MovableClock) -> None:
+def test_only_waiting_jobs_expire(clock: MovableClock) -> None:
     assert {status for status in JobStatus if not targets(status, Event.EXPIRE)} == {
         *TERMINAL,
         JobStatus.RUNNING,
+        JobStatus.SUSPENDED,
     }
 
 

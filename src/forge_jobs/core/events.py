@@ -117,6 +117,11 @@ def event_key(value: object) -> str:
     return key_text("event key", value)
 
 
+def dedupe_kind(name: str) -> str:
+    """The kind under which the dedupe keys of an event are kept. No task's kind contains "/"."""
+    return f"event/{name}"
+
+
 def topic_of(name: str, key: str) -> str:
     """The topic of an event."""
     return f"{name}{_SEPARATOR}{key}"

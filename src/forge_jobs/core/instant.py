@@ -16,6 +16,8 @@ Duration: TypeAlias = str | int | float | timedelta
 
 SECOND: Instant = 1_000_000
 MINUTE: Instant = 60 * SECOND
+# The due time of a job that waits for an event without a deadline: the end of the year 9999.
+NEVER: Instant = 253_402_300_799 * SECOND
 
 _MAX_DURATION_S = 100 * 365 * 86_400.0
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}

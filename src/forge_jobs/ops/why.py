@@ -32,7 +32,7 @@ async def why(
             return _running_reasons(record, await store.processes.all())
         case JobStatus.HELD:
             return (await held_reason(store, record),)
-        case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING:
+        case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING | JobStatus.SUSPENDED:
             return await _waiting_reasons(store, record, await store_now(store, clock))
         case _:
             assert_never(record.status)

@@ -1,9 +1,10 @@
-"""``tx=`` on memory: jobs are stored when the caller's transaction commits, for tests.
+"""``tx=`` on memory: jobs, events and steps are stored when the caller's transaction commits, for
+tests.
 
 Python objects tell of their commit in two ways: SQLAlchemy has events, and others have a method
 ``on_commit(callback)`` (``forge_jobs.testing.Transaction``, Django's connections). The connections
-of sqlite3, aiosqlite, psycopg and asyncpg tell nothing: their jobs are stored at once, and a
-rollback does not remove them.
+of sqlite3, aiosqlite, psycopg and asyncpg tell nothing: what is stored with them is stored at once,
+and a rollback does not remove it.
 """
 
 import logging
@@ -13,11 +14,14 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from forge_jobs.backends.shared import user_connections
+from forge_jobs.backends.shared.rowwise import events, steps
 from forge_jobs.backends.shared.rowwise.local_storage import LocalStorage
 from forge_jobs.core import ids
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.steps import StepWrite
 
 _LOG: Final = logging.getLogger("forge_jobs.memory")
 _SILENT: Final = frozenset({"sqlite3", "aiosqlite", "psycopg", "asyncpg"})
@@ -31,20 +35,29 @@ class ReservedJob(NamedTuple):
     enqueued_at: Instant
 
 
+class ReservedStep(NamedTuple):
+    """A step that is stored at the commit, if its claim is current then."""
+
+    owner: int
+    step: StepWrite
+
+
 class JoinedTransaction:
-    """The jobs of one transaction that has not ended."""
+    """What is stored at the end of one transaction that has not ended."""
 
     def __init__(self, storage: LocalStorage) -> None:
         self._storage = storage
-        self._jobs: list[ReservedJob] = []
-        # How many jobs there were when each of the open savepoints began.
+        self._writes: list[ReservedJob | ReservedStep | NewEvent] = []
+        # How many writes there were when each of the open savepoints began.
         self._savepoints: list[int] = []
 
     def reserve(self, job: NewJob) -> Enqueued:
         """Take a key for a job; the reply that its storing would give now."""
         with self._storage.write() as tx:
             if job.dedupe_key is not None:
-                for other in self._jobs:
+                for other in self._writes:
+                    if not isinstance(other, ReservedJob):
+                        continue
                     if (other.job.kind, other.job.dedupe_key) == (job.kind, job.dedupe_key):
                         known = other.reply
                         return Enqueued(known.key, known.id, True, known.status)
@@ -56,34 +69,66 @@ class JoinedTransaction:
             run_at = after(now, job.delay_s) if job.run_at is None else job.run_at
             status = JobStatus.SCHEDULED if run_at > now else JobStatus.PENDING
             reply = Enqueued(key, ids.job_id(key, now, tx.tag), False, status)
-            self._jobs.append(ReservedJob(job, reply, now))
+            self._writes.append(ReservedJob(job, reply, now))
         return reply
 
+    def send(self, event: NewEvent) -> SentEvent:
+        """Send an event at the commit; the reply that sending it would give now."""
+        if event.dedupe_key is not None:
+            name = (event.name, event.dedupe_key)
+            with self._storage.read() as now:
+                is_taken = self._storage.tables.event_keys.get(name, 0) > now
+            if is_taken or name in self._event_keys():
+                return SentEvent(duplicate=True)
+        self._writes.append(event)
+        return SentEvent()
+
+    def store_step(self, owner: int, step: StepWrite) -> None:
+        """Store a step at the commit. LeaseLost or Conflict if it could not be stored now."""
+        with self._storage.write() as tx:
+            steps.check_in(tx, owner, step)
+        self._writes.append(ReservedStep(owner, step))
+
     def commit(self) -> None:
-        """Store the jobs."""
-        jobs, self._jobs = self._jobs, []
+        """Store everything. LeaseLost if the claim of a step is not current any more: then nothing
+        is stored."""
+        writes, self._writes = self._writes, []
         self._savepoints.clear()
-        if jobs:
-            with self._storage.write() as tx:
-                for job, reply, enqueued_at in jobs:
-                    tx.insert_reserved(job, reply.key, enqueued_at)
+        if not writes:
+            return
+        with self._storage.write() as tx:
+            for write in writes:
+                if isinstance(write, ReservedStep):
+                    steps.check_in(tx, write.owner, write.step)
+            for write in writes:
+                match write:
+                    case ReservedJob(job, reply, enqueued_at):
+                        tx.insert_reserved(job, reply.key, enqueued_at)
+                    case ReservedStep(owner, step):
+                        steps.store_in(tx, owner, step)
+                    case NewEvent():
+                        events.send(tx, [write])
 
     def rollback(self) -> None:
-        """Drop the jobs."""
-        self._jobs.clear()
+        """Drop everything."""
+        self._writes.clear()
         self._savepoints.clear()
 
+    def _event_keys(self) -> set[tuple[str, str]]:
+        sent = (write for write in self._writes if isinstance(write, NewEvent))
+        return {(event.name, event.dedupe_key) for event in sent if event.dedupe_key is not None}
+
     def begin_savepoint(self) -> None:
-        self._savepoints.append(len(self._jobs))
+        self._savepoints.append(len(self._writes))
 
     def release_savepoint(self) -> None:
-        """End the innermost savepoint. One that began before the first job has no entry."""
+        """End the innermost savepoint. One that began before the first write has no entry."""
         if self._savepoints:
             self._savepoints.pop()
 
     def rollback_savepoint(self) -> None:
-        """Likewise, and drop the jobs since it began."""
-        del self._jobs[self._savepoints.pop() if self._savepoints else 0 :]
+        """Likewise, and drop what came since it began."""
+        del self._writes[self._savepoints.pop() if self._savepoints else 0 :]
 
 
 class UserTransactions:
@@ -97,8 +142,8 @@ class UserTransactions:
         self._warned: set[str] = set()
 
     def join(self, transaction: object) -> JoinedTransaction | None:
-        """The transaction to reserve jobs in; None if the job is to be stored at once. BadOption
-        for an object that is no transaction."""
+        """The transaction to write in; None if everything is to be stored at once. BadOption for an
+        object that is no transaction."""
         if user_connections.is_async(transaction):
             raise user_connections.must_be_awaited(transaction)
         if user_connections.library(transaction) == "sqlalchemy":

@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from forge_jobs.core.decide import Budgets
+from forge_jobs.core.decide import Budgets, StepProgress
+from forge_jobs.core.events import NewEvent, Wait, WaitTopic, topic_of
 from forge_jobs.core.job import ClaimedJob, Enqueued, JobRecord
 from forge_jobs.core.outcome import (
     AnyOutcome,
@@ -11,6 +12,8 @@ from forge_jobs.core.outcome import (
     Done,
     Failed,
     Missing,
+    Parked,
+    Restarted,
     Snooze,
     Throttled,
 )
@@ -55,6 +58,9 @@ class JobDriver:
             case JobStatus.FAILED:
                 await self._run(**options)
                 await self.finish(Failed("no luck"), backoff=_SLOW)
+            case JobStatus.SUSPENDED:
+                await self._run(**options)
+                await self.finish(PARKED)
             case JobStatus.DONE:
                 await self._run(**options)
                 await self.finish(Done(), result=b"1")
@@ -113,14 +119,18 @@ async def prepare(driver: JobDriver, rule: Rule) -> None:
         await driver.finish(OUTCOMES[rule.event])
         await driver.worker.advance(HOUR)
         assert await driver.claim()
+    if rule.event is Event.SUSPEND and rule.target is JobStatus.PENDING:
+        await driver.store.events.send([EVENT])
     if rule.source is JobStatus.RUNNING and rule.target is JobStatus.CANCELLED:
         await driver.store.jobs.act(BulkAction.CANCEL, driver.selection, reason=REASON, limit=1)
 
 
-async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> object:
+async def apply(
+    driver: JobDriver, event: Event, *, no_budget: bool = False, progress: bool = False
+) -> object:
     """Apply ``event`` to the job, whatever its state; the answer of the call.
 
-    ``no_budget``: with all budgets used up.
+    ``no_budget``: with all budgets used up. ``progress``: after a run that stored a step.
     """
     jobs = driver.store.jobs
     match event:
@@ -145,15 +155,21 @@ async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> 
             answer = await jobs.act(BulkAction.RUN_NOW, driver.selection, limit=1)
         case Event.RESCHEDULE:
             answer = await jobs.act(BulkAction.RESCHEDULE, driver.selection, delay_s=HOUR, limit=1)
+        case Event.RESUME:
+            answer = await driver.store.events.send([EVENT])
         case Event.DELETE:
             answer = await jobs.act(BulkAction.DELETE, driver.selection, limit=1)
         case _:
             assert event in OUTCOMES, f"no call of the contracts does {event} to a stored job"
             how: dict[str, Any] = {"budgets": _NO_BUDGET} if no_budget else {}
+            if progress:
+                how["progress"] = StepProgress(stored=True)
             answer = await driver.finish(OUTCOMES[event], **how)
     return answer
 
 
+EVENT: Final = NewEvent(name="paid", key="1")
+PARKED: Final = Parked(Wait("paid", 0, (WaitTopic(topic_of("paid", "1")),)), None)
 OUTCOMES: Final[dict[Event, AnyOutcome]] = {
     Event.DONE: Done(),
     Event.FAIL: Failed("no luck"),
@@ -161,6 +177,8 @@ OUTCOMES: Final[dict[Event, AnyOutcome]] = {
     Event.CRASH: Crashed("its child died"),
     Event.THROTTLE: Throttled(retry_after=30),
     Event.SNOOZE: Snooze(30),
+    Event.SUSPEND: PARKED,
+    Event.RESTART: Restarted(b"[2]"),
     Event.MISSING: Missing(),
 }
 _BUDGETED: Final = (Event.THROTTLE, Event.MISSING)

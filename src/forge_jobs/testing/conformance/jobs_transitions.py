@@ -83,7 +83,8 @@ class TestTransitions:
         before = await driver.now()
         assert before.status is rule.source
         no_budget = rule.target is JobStatus.DEAD
-        await drivers.apply(driver, rule.event, no_budget=no_budget)
+        progress = rule.event is Event.FAIL and rule.attempts is Attempts.GIVEN_BACK
+        await drivers.apply(driver, rule.event, no_budget=no_budget, progress=progress)
         if rule.target is None:
             assert await store.jobs.get(driver.job_id) is None
             assert await job_counts(store) == {}

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets, Finish, decide
+from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets, Finish, StepProgress, decide
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, NewJob
 from forge_jobs.core.outcome import AnyOutcome, Done
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict, Want
+from forge_jobs.core.steps import StepWrite
+from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict, WaitCheck, Want
 from forge_jobs.store.processes import HeartbeatReply, NewProcess, ProcessStats
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -97,6 +98,8 @@ class Process:
         notes: Sequence[Note] = (),
         want: Sequence[Want] = (),
         timed: bool = True,
+        steps: Sequence[StepWrite] = (),
+        waits: Sequence[WaitCheck] = (),
     ) -> Exchanged:
         """One exchange."""
         self.number += 1
@@ -110,6 +113,8 @@ class Process:
                 notes=notes,
                 want=want,
                 timed=timed,
+                steps=steps,
+                waits=waits,
             )
         )
 
@@ -143,6 +148,7 @@ class Process:
         jobs: tuple[NewJob, ...] = (),
         ran_s: float = 0.0,
         waited_s: float = 0.0,
+        progress: StepProgress | None = None,
     ) -> Finish:
         """The finish that the engine would send for an outcome, by default Done."""
         return decide(
@@ -155,6 +161,7 @@ class Process:
             jobs=jobs,
             ran_s=ran_s,
             waited_s=waited_s,
+            progress=progress,
         )
 
     async def heartbeat(self) -> HeartbeatReply:

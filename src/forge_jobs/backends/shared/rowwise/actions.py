@@ -62,7 +62,7 @@ def _apply(
         case BulkAction.CANCEL:
             return _cancel(tx, row, reason)
         case BulkAction.RETRY:
-            return _retry(tx, row)
+            return retry(tx, row)
         case BulkAction.RUN_NOW:
             return _run_now(tx, row)
         case BulkAction.RESCHEDULE:
@@ -81,7 +81,8 @@ def _cancel(tx: JobTransaction[R], row: R, reason: str) -> Effect:
     return Effect.CHANGED
 
 
-def _retry(tx: JobTransaction[R], row: R) -> Effect:
+def retry(tx: JobTransaction[R], row: R) -> Effect:
+    """Make a failed, dead or cancelled job pending, with all its attempts."""
     if row.status not in RETRYABLE:
         return Effect.SKIPPED
     if dedupe_keys.is_taken(tx, row):
@@ -103,7 +104,7 @@ def _retry(tx: JobTransaction[R], row: R) -> Effect:
 
 
 def _run_now(tx: JobTransaction[R], row: R) -> Effect:
-    if row.status not in (JobStatus.SCHEDULED, JobStatus.FAILED):
+    if row.status not in (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.SUSPENDED):
         return Effect.SKIPPED
     row.run_at = tx.now
     transitions.transition(tx, row, Event.RUN_NOW, JobStatus.PENDING)

@@ -16,6 +16,7 @@ from forge_jobs.core.status import Event, JobStatus
 _RUNNING, _PENDING, _SCHEDULED = JobStatus.RUNNING, JobStatus.PENDING, JobStatus.SCHEDULED
 _HELD, _DONE, _FAILED = JobStatus.HELD, JobStatus.DONE, JobStatus.FAILED
 _DEAD, _CANCELLED, _MISSING = JobStatus.DEAD, JobStatus.CANCELLED, Event.MISSING
+_SUSPENDED = JobStatus.SUSPENDED
 _DONE_EVENT, _REAP, _THROTTLE = Event.DONE, Event.REAP, Event.THROTTLE
 
 
@@ -89,7 +90,7 @@ class TransactionCounters:
             self._kind(queue, kind).dead += jobs
         elif target is _CANCELLED:
             self._kind(queue, kind).cancelled += jobs
-        elif source is _RUNNING and target in (_PENDING, _SCHEDULED, _HELD):
+        elif source is _RUNNING and target in (_PENDING, _SCHEDULED, _HELD, _SUSPENDED):
             self._kind(queue, kind).released += jobs
 
     def row_transitioned(

@@ -18,3 +18,4 @@ class Details(Struct, omit_defaults=True):
     errors: tuple[AttemptError, ...] = ()
     progress: float | None = None
     progress_note: str | None = None
+    failed_runs: int = 0

@@ -6,9 +6,9 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.limits import UNBOUNDED, scope_gate, task_limit
 from forge_jobs.core.status import Event
-from forge_jobs.store.jobs import Exchange, Exchanged, Verdict
+from forge_jobs.store.jobs import Exchange, Exchanged, StepAnswer, Verdict
 
-from . import finish, promotion
+from . import events, finish, promotion, steps, waits
 from .limited_claim import LimitedClaim
 from .rows import Row
 from .tables import Tables
@@ -24,10 +24,12 @@ def exchange(tx: Transaction, request: Exchange) -> Exchanged:
         if row is not None:
             finish.write_note(tx, row, note)
             tx.store([row])
+    answers, checks = _write_steps(tx, request)
     verdicts = [_finish(tx, request, position) for position in range(len(request.finish))]
     for claim in request.release:
         row = _claimed(tx, owner, claim)
         if row is not None:
+            steps.mark_found(tx, [row])
             finish.release(tx, row)
             tx.store([row])
     for claim in request.started:
@@ -35,6 +37,7 @@ def exchange(tx: Transaction, request: Exchange) -> Exchanged:
         if row is not None:
             finish.start(tx, row, tx.now)
             tx.store([row])
+    events.deliver(tx, events.MAX_RESUMED)
     alive = tx.tables.alive(owner, tx.now)
     claimed: list[ClaimedJob] = []
     next_due: Instant | None = None
@@ -48,6 +51,8 @@ def exchange(tx: Transaction, request: Exchange) -> Exchanged:
         claims=claimed,
         cancels=cancels(tx.tables, owner),
         next_due=next_due,
+        steps=answers,
+        waits=checks,
     )
 
 
@@ -59,6 +64,14 @@ def cancels(tables: Tables, owner: int) -> list[int]:
 
 def _claimed(tx: Transaction, owner: int, claim: Claim) -> Row | None:
     return finish.claimed_row(tx.load([claim.key]), owner, claim)
+
+
+def _write_steps(tx: Transaction, request: Exchange) -> tuple[list[StepAnswer], list[StepAnswer]]:
+    """Store steps of running handlers and look for the events that they wait for."""
+    claims = {(step.key, step.epoch) for step in request.steps}
+    claims.update((one.claim.key, one.claim.epoch) for one in request.waits)
+    rows = {name: _claimed(tx, request.owner, Claim(*name)) for name in claims}
+    return steps.write(tx, rows, request.steps), waits.check(tx, rows, request.waits)
 
 
 def _finish(tx: Transaction, request: Exchange, position: int) -> Verdict:

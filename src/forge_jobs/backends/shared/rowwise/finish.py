@@ -11,21 +11,26 @@ from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import Claim
 from forge_jobs.core.limits import UNBOUNDED, scope_gate
 from forge_jobs.core.status import Attempts, Event, JobStatus, targets
+from forge_jobs.core.steps import FinishSteps
 from forge_jobs.core.throttle import SCOPE_CURVE, succeeded, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Note, Verdict
 
-from . import dedupe_keys, transitions
+from . import dedupe_keys, steps, transitions, waits
 from .details import Details
 from .ports import JobTransaction, R
 
 _LEGAL: Final = frozenset(
     (event, target)
     for event in (
-        Event.DONE, Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE, Event.MISSING
+        Event.DONE, Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE,
+        Event.SUSPEND, Event.RESTART, Event.MISSING,
     )
     for target in targets(JobStatus.RUNNING, event)
 )  # fmt: skip
-_GIVES_ATTEMPT_BACK: Final = (Event.THROTTLE, Event.SNOOZE, Event.MISSING)
+_GIVES_ATTEMPT_BACK: Final = (
+    Event.THROTTLE, Event.SNOOZE, Event.MISSING, Event.SUSPEND, Event.RESTART
+)  # fmt: skip
+_WAITS: Final = (JobStatus.SCHEDULED, JobStatus.SUSPENDED, JobStatus.PENDING)
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _DONE_EVENT, _DONE_STATUS = Event.DONE, JobStatus.DONE
@@ -38,6 +43,11 @@ def check(finishes: Sequence[Finish]) -> None:
             continue
         if (finish.event, finish.status) not in _LEGAL:
             raise Invalid(f"a claim cannot end as {finish.status} by {finish.event}")
+        extra = finish.steps
+        if finish.event is Event.SUSPEND and (extra is None or extra.wait is None):
+            raise Invalid("a claim cannot end by suspend without a wait")
+        if finish.event is Event.RESTART and (extra is None or extra.payload is None):
+            raise Invalid("a claim cannot end by restart without a payload")
 
 
 def finish_row(
@@ -61,13 +71,20 @@ def finish_row(
         details.missing_since = None
     details.crashes += finish.event is Event.CRASH
     _record_error(tx, row, details, finish)
-    attempt_returned = finish.event in _GIVES_ATTEMPT_BACK and target is JobStatus.SCHEDULED
+    attempt_returned = finish.event in _GIVES_ATTEMPT_BACK and target in _WAITS
+    if finish.steps is not None:
+        attempt_returned |= finish.steps.attempt_returned and target is JobStatus.FAILED
+        target = _store_steps(tx, row, details, finish.steps, finish.event, target)
     if target in (JobStatus.SCHEDULED, JobStatus.FAILED):
         row.run_at = after(tx.now, delay_s or 0.0)
+        if finish.steps is not None and finish.steps.run_at is not None:
+            row.run_at = finish.steps.run_at
     elif target is JobStatus.CANCELLED:
         row.last_error = details.cancel_reason
     elif target is JobStatus.DONE:
         row.set_result(finish.result)
+    elif target is JobStatus.PENDING:
+        row.run_at = tx.now
     row.set_details(details)
     transitions.transition(
         tx, row, finish.event, target, Attempts.GIVEN_BACK if attempt_returned else Attempts.KEPT
@@ -81,6 +98,29 @@ def finish_row(
     return Verdict.APPLIED
 
 
+def _store_steps(
+    tx: JobTransaction[R],
+    row: R,
+    details: Details,
+    extra: FinishSteps,
+    event: Event,
+    target: JobStatus,
+) -> JobStatus:
+    """Apply what a finish adds to the history of its job; the state that the job goes to."""
+    steps.mark(row)
+    if event is Event.RESTART and target is JobStatus.PENDING:
+        steps.restart(tx, row, extra)
+        details.failed_runs = 0
+    if extra.steps:
+        steps.add_new(tx, row.key, extra.steps)
+    if extra.attempt_returned and target is JobStatus.FAILED:
+        details.failed_runs += 1
+    if extra.wait is not None and target is JobStatus.SUSPENDED:
+        row.run_at = waits.due_at(extra.run_at)
+        target = waits.suspend(tx, row, extra.wait)
+    return target
+
+
 def start(tx: JobTransaction[R], row: R, at: Instant) -> None:
     """Mark a claim as started: from now on the death of its owner spends an attempt."""
     if row.started_at is None:
@@ -89,7 +129,8 @@ def start(tx: JobTransaction[R], row: R, at: Instant) -> None:
 
 
 def release(tx: JobTransaction[R], row: R) -> None:
-    """End a claim without spending its attempt: pending again, or cancelled if requested."""
+    """End a claim without spending its attempt: pending again, or cancelled if requested. Call
+    ``steps.mark_found`` first."""
     details = row.details()
     if details.cancel_at is not None:
         row.last_error = details.cancel_reason
@@ -100,7 +141,8 @@ def release(tx: JobTransaction[R], row: R) -> None:
 
 
 def reap(tx: JobTransaction[R], row: R, crash_note: str) -> JobStatus:
-    """Take a job from an owner that is not alive; the state it goes to."""
+    """Take a job from an owner that is not alive; the state it goes to. Call ``steps.mark_found``
+    first."""
     details, started = row.details(), row.started_at is not None
     target, left = reaped(
         started=started,
@@ -136,9 +178,7 @@ def _hold_over_limit(tx: JobTransaction[R], row: R) -> None:
 def claimed_row(rows: Mapping[int, R], owner: int, claim: Claim) -> R | None:
     """The row of a claim; None if its owner or epoch is not current, or if it is not running."""
     row = rows.get(claim.key)
-    if row is None or row.owner != owner or row.epoch != claim.epoch:
-        return None
-    return row if row.status is JobStatus.RUNNING else None
+    return row if row is not None and steps.is_current(row, owner, claim.epoch) else None
 
 
 def write_note(tx: JobTransaction[R], row: R, note: Note) -> None:

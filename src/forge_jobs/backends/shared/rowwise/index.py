@@ -7,7 +7,7 @@ entries of a row follow from its state alone. Nothing here decides about a job.
 from collections.abc import Iterator
 from typing import Final, Protocol, TypeAlias
 
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.status import TERMINAL, WAITING, JobStatus
 
 from .rows import Row
@@ -57,7 +57,7 @@ def entries(row: Row) -> Iterator[tuple[Group, Position]]:
         yield ("held", row.bucket or ""), (row.job.priority, key)
     elif status in TERMINAL:
         yield ("ended", queue, status), (row.finished_at or 0, key)
-    else:
+    elif row.run_at != NEVER:
         yield ("due", queue), (row.run_at, key)
     if row.expires_at is not None and status in WAITING:
         yield _EXPIRING, (row.expires_at, key)
@@ -103,11 +103,11 @@ class JobIndex:
         return sorted({group[1] for group in self._entries.groups(("pending",))})
 
     def first_due(self, queue: str) -> tuple[Instant, int] | None:
-        """The scheduled or failed job of a queue that comes due first, with its time."""
+        """The scheduled, failed or suspended job of a queue that comes due first, with its time."""
         return _pair(self._entries.scan(("due", queue)))
 
     def waiting_queues(self) -> list[str]:
-        """Queues with scheduled or failed jobs."""
+        """Queues with jobs that come due later."""
         return [group[1] for group in self._entries.groups(("due",))]
 
     def first_expiring(self) -> tuple[Instant, int] | None:

@@ -22,7 +22,7 @@ from forge_jobs.store.jobs import (
     Retention,
 )
 
-from . import actions, finish, limit_buckets, promotion, search, transitions
+from . import actions, finish, limit_buckets, promotion, search, steps, transitions
 from .exchange import exchange
 from .storage import Storage
 from .transaction import Transaction
@@ -115,6 +115,7 @@ class RowwiseJobs:
     async def purge(self, keep: Retention, *, limit: int) -> int:
         with self._storage.write() as tx:
             _delete_expired_keys(tx)
+            tx.steps.purge()
             old = tx.load(list(islice(_past_retention(tx, keep), max(limit, 0))))
             transitions.delete(tx, list(old.values()))
             return len(old)
@@ -154,6 +155,7 @@ def _reap(tx: Transaction, crash_note: str, limit: int) -> Reaped:
         for key in tables.index.running(owner)
     )
     rows = list(tx.load(orphans[:limit]).values())
+    steps.mark_found(tx, rows)
     targets = [finish.reap(tx, row, crash_note) for row in rows]
     tx.store(rows)
     return Reaped(

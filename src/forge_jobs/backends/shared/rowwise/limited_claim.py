@@ -1,5 +1,7 @@
 """Claims the jobs of one want, as far as the limits of their queue and tasks allow."""
 
+from msgspec import structs
+
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.limits import (
@@ -15,7 +17,7 @@ from forge_jobs.core.limits import (
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Want
 
-from . import finish, transitions
+from . import finish, steps, transitions
 from .rows import Row
 from .tables import Tables
 from .transaction import Transaction
@@ -67,7 +69,8 @@ class LimitedClaim:
         if start:
             finish.start(self._tx, row, self._tx.now)
         self._tx.store([row])
-        return row.claimed()
+        job = row.claimed()
+        return structs.replace(job, steps=steps.with_claim(self._tx, row)) if row.has_steps else job
 
     def _first(self, *, prefetching: bool) -> Row | None:
         """The first pending job of all tracks that have room."""

@@ -16,6 +16,7 @@ from forge_jobs.core.throttle import Gate
 
 from .counters import TransactionCounters
 from .details import Details
+from .step_ports import StepTables
 
 
 class RowOptions(Protocol):
@@ -35,7 +36,7 @@ class RowOptions(Protocol):
 
 class JobRow(Protocol):
     """One job. ``owner`` and ``epoch`` are the fencing token of its last claim; ``bucket`` is the
-    limit bucket in which a held job waits."""
+    limit bucket in which a held job waits. ``has_steps``: a run that ended has stored steps."""
 
     status: JobStatus
     run_at: Instant
@@ -46,6 +47,7 @@ class JobRow(Protocol):
     finished_at: Instant | None
     last_error: str | None
     bucket: str | None
+    has_steps: bool
 
     @property
     def key(self) -> int: ...
@@ -89,6 +91,8 @@ class JobRow(Protocol):
         """Remove an expiry that has passed."""
         ...
 
+    def remove_expiry(self) -> None: ...
+
 
 class KeyHolder(Struct, frozen=True):
     """The job that holds a dedupe key."""
@@ -119,6 +123,8 @@ class JobTransaction(Protocol[R]):
     def counters(self) -> TransactionCounters: ...
     @property
     def notify_queues(self) -> set[str]: ...
+    @property
+    def steps(self) -> StepTables: ...
 
     def raise_control_version(self) -> None: ...
 
@@ -131,11 +137,12 @@ class JobTransaction(Protocol[R]):
         ...
 
     def delete(self, rows: Sequence[R]) -> None:
-        """Delete rows with their payloads, logs and tracebacks."""
+        """Delete rows with their payloads, logs, tracebacks, steps and waits."""
         ...
 
     def insert(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
     def payload(self, row: R) -> bytes: ...
+    def set_payload(self, row: R, payload: bytes) -> None: ...
     def append_log(self, row: R, lines: Sequence[LogLine]) -> None: ...
 
     def add_traceback(self, row: R, traceback: str) -> None:

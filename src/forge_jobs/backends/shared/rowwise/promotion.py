@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Promoted
 
-from . import limit_buckets, transitions
+from . import limit_buckets, transitions, waits
 from .transaction import Transaction
 
 
@@ -43,6 +43,9 @@ def _promote_due(tx: Transaction, queue: str, limit: int) -> int:
         row = tx.load([first[1]])[first[1]]
         if row.expired(tx.now):
             transitions.expire(tx, [row])
+        elif row.status is JobStatus.SUSPENDED:
+            waits.wake(tx, row)
+            tx.store([row])
         else:
             transitions.transition(tx, row, Event.PROMOTE, JobStatus.PENDING)
             tx.store([row])

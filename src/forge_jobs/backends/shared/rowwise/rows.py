@@ -37,6 +37,7 @@ class Row(Struct):
     result: bytes | None = None
     bucket: str | None = None
     track: str | None = None
+    has_steps: bool = False
     stored_details: Details | None = None
 
     @property
@@ -111,6 +112,9 @@ class Row(Struct):
         if self.expired(now):
             self.expires_at = None
 
+    def remove_expiry(self) -> None:
+        self.expires_at = None
+
     def expired(self, now: Instant) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
@@ -165,6 +169,8 @@ class Row(Struct):
             on_dead=job.on_dead,
             trace=job.trace,
             options=job.options,
+            has_steps=self.has_steps,
+            failed_runs=details.failed_runs,
         )
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.steps import StepWrite
 from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.limits import Limits
 from forge_jobs.store.queues import Queues
@@ -18,6 +20,7 @@ from forge_jobs.store.store import (
 )
 from forge_jobs.store.token_buckets import TokenBuckets
 
+from .history import RowwiseEvents, RowwiseSteps
 from .jobs import RowwiseJobs
 from .limits import RowwiseLimits
 from .local_storage import Listener, LocalStorage
@@ -40,6 +43,8 @@ class RowwiseStore:
         self.processes = RowwiseProcesses(storage)
         self.metrics = RowwiseMetrics(storage)
         self.settings = settings = RowwiseSettings(storage)
+        self.steps = RowwiseSteps(storage)
+        self.events = RowwiseEvents(storage)
         limits = RowwiseLimits(storage)
         self.queues = Queues(settings, limits)
         self.limits = Limits(settings, limits, self.now)
@@ -67,13 +72,28 @@ class RowwiseStore:
         return self.jobs.exchange_sync(request)
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        raise BadOption(
-            f"tx={type(transaction).__name__} cannot be joined: the {self.capabilities.name} store "
-            "knows no transactions, use a database"
-        )
+        raise self._cannot_join(transaction)
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self.enqueue_in(transaction, jobs)
+
+    def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        raise self._cannot_join(transaction)
+
+    async def asend_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        return self.send_in(transaction, events)
+
+    def store_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        raise self._cannot_join(transaction)
+
+    async def astore_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        self.store_step_in(transaction, owner, step)
+
+    def _cannot_join(self, transaction: object) -> BadOption:
+        return BadOption(
+            f"tx={type(transaction).__name__} cannot be joined: the {self.capabilities.name} store "
+            "knows no transactions, use a database"
+        )
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         listener = Listener(frozenset(queues), notify)

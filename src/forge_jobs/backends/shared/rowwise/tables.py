@@ -17,6 +17,7 @@ from forge_jobs.core.counters import Minute
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
+from forge_jobs.core.steps import StepRecord
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.core.vitals import Vitals
@@ -25,8 +26,10 @@ from forge_jobs.store.queues import PublishedKind, QueueConfig
 from forge_jobs.store.schedules import Fire, Schedule
 from forge_jobs.store.settings import Setting
 
+from .event_index import EventIndex
 from .index import JobIndex, OrderedEntries
 from .rows import Process, Row
+from .step_ports import StoredEvent, StoredWait
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -67,6 +70,11 @@ class Tables:
         self.dedupe_entries = table("dedupe_entries", tuple[str, str], DedupeEntry)
         self.logs = table("logs", int, tuple[LogLine, ...])
         self.tracebacks = table("tracebacks", int, tuple[StoredTraceback, ...])
+        self.steps = table("steps", int, dict[str, StepRecord])
+        self.waits = table("waits", int, StoredWait)
+        self.events = table("events", int, StoredEvent)
+        self.event_keys = table("event_keys", tuple[str, str], int)
+        self.event_index = EventIndex(entries)
         self.actions = table("actions", int, AuditEntry)
         self.processes = table("processes", int, Process)
         self.leaderships = table("leaderships", str, Leadership)
@@ -129,10 +137,18 @@ class Tables:
         self.jobs[row.key] = stored
         self.index.add(stored)
 
+    def remove_wait(self, job: int) -> None:
+        """Delete the wait of a job, if it has one."""
+        wait = self.waits.pop(job, None)
+        if wait is not None:
+            self.event_index.remove_wait(wait)
+
     def remove(self, rows: Sequence[Row]) -> None:
-        """Delete rows with their logs and tracebacks."""
+        """Delete rows with their logs, tracebacks, steps and waits."""
         for row in rows:
             self.index.remove(self.jobs[row.key])
             self.logs.pop(row.key, None)
             self.tracebacks.pop(row.key, None)
+            self.steps.pop(row.key, None)
+            self.remove_wait(row.key)
             del self.jobs[row.key]

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
+from msgspec import structs
+
 from forge_jobs.backends.shared.tracebacks import StoredTraceback
 from forge_jobs.core import ids
 from forge_jobs.core.counters import Minute, merge_minutes
@@ -19,6 +21,7 @@ from . import limit_buckets, transitions
 from .counters import TransactionCounters
 from .ports import KeyHolder
 from .rows import Row
+from .step_tables import RowSteps
 from .tables import DedupeEntry, Tables
 
 MAX_LOG_LINES: Final = 1_000
@@ -35,6 +38,7 @@ class Transaction:
         self.notify_queues: set[str] = set()
         self.notify_all = False
         self.touched_buckets: dict[str, None] = {}
+        self.steps = RowSteps(tables, now)
 
     def before_commit(self) -> None:
         """The last writes: admitted jobs and counters."""
@@ -117,6 +121,9 @@ class Transaction:
 
     def payload(self, row: Row) -> bytes:
         return row.job.payload
+
+    def set_payload(self, row: Row, payload: bytes) -> None:
+        row.job = structs.replace(row.job, payload=payload)
 
     def append_log(self, row: Row, lines: Sequence[LogLine]) -> None:
         known = self.tables.logs.get(row.key, ())

@@ -47,8 +47,8 @@ def transition(
     """Change the state of a row. An illegal transition raises Invalid and changes nothing.
 
     Keeps the invariants: ``finished_at`` set if and only if terminal, an epoch that never
-    decreases. Updates dedupe keys, counters and limit buckets. A job that becomes dead stores its
-    ``on_dead`` successor.
+    decreases, a wait only while suspended. Updates dedupe keys, counters and limit buckets. A job
+    that becomes dead stores its ``on_dead`` successor.
     """
     source = row.status
     check(source, event, target, attempts)
@@ -65,6 +65,8 @@ def transition(
     row.finished_at = tx.now if target in TERMINAL else None
     if source is JobStatus.RUNNING:
         _delete_cancel_request(tx, row)
+    elif source is JobStatus.SUSPENDED:
+        tx.steps.delete_wait(row.key)
     if event in _NEW_EPOCH:
         row.epoch += 1
         if event is not Event.CLAIM:
@@ -112,7 +114,7 @@ def request_cancel(tx: JobTransaction[R], row: R, event: Event, reason: str) -> 
 
 
 def delete(tx: JobTransaction[R], rows: Sequence[R]) -> None:
-    """Delete jobs that are not running, with their logs, payloads and keys."""
+    """Delete jobs that are not running, with their logs, payloads, steps and keys."""
     if not rows:
         return
     for row in rows:
