@@ -12,10 +12,6 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from forge_jobs.core import payload
-from forge_jobs.core.declaration import ArgumentNames
-from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
-from forge_jobs.core.kind_signature import KindSignature
-
 from forge_jobs.core.custom_types import (
     can_change,
     changed_fields,
@@ -23,6 +19,10 @@ from forge_jobs.core.custom_types import (
     from_json,
     is_same,
 )
+from forge_jobs.core.declaration import ArgumentNames
+from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
+from forge_jobs.core.kind_signature import KindSignature
+
 from .decoding import ArgumentDecoder, result_reader
 from .parameters import Parameter, ParameterKind, Parameters, Unresolved, read, type_text
 

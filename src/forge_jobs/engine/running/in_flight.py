@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
-from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.outcome import Dead, Failed, Missing
 from forge_jobs.core.status import Event
 from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
 from forge_jobs.engine.claiming.step_buffer import StepBuffer
 from forge_jobs.engine.claiming.store_time import StoreTime
 from forge_jobs.engine.liveness.lease_state import LeaseState
-from forge_jobs.engine.steps.ending import concluded
+from forge_jobs.engine.steps.concluding import concluded
 from forge_jobs.engine.steps.run_steps import RunSteps, StepEnvironment
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy

@@ -181,8 +181,10 @@ def _suspended_text(finish: Finish) -> str:
         return "job suspended"
     named = [name_and_key(one.topic) for one in steps.wait.topics]
     names = ", ".join(dict.fromkeys(name for name, _ in named))
-    until = "" if steps.run_at is None else f", at most until {to_datetime(steps.run_at).isoformat()}"
-    return f"job suspended until an event {names} is sent{until}"
+    text = f"job suspended until an event {names} is sent"
+    if steps.run_at is None:
+        return text
+    return f"{text}, at most until {to_datetime(steps.run_at).isoformat()}"
 
 
 def job_message(

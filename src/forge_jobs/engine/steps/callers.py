@@ -100,8 +100,8 @@ class SyncStepCaller:
     def __call__(self, first: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self._options.timeout_s is not None:
             raise BadOption(
-                "ctx.step_sync.using(timeout=...): a plain function cannot be interrupted; give the "
-                "limit to what it calls, or make the handler async def"
+                "ctx.step_sync.using(timeout=...): a plain function cannot be interrupted; give "
+                "the limit to what it calls, or make the handler async def"
             )
         name, function, args = named(first, args)
         return run_blocking(self._steps.call(True, self._options, name, function, args, kwargs))
@@ -135,7 +135,8 @@ def _with(options: StepOptions, given: StepKeywords) -> StepOptions:
     unknown = sorted(set(given) - known)
     if unknown:
         raise BadOption(
-            f"ctx.step.using({unknown[0]}=...) is no option of a step: use {', '.join(sorted(known))}"
+            f"ctx.step.using({unknown[0]}=...) is no option of a step: use "
+            f"{', '.join(sorted(known))}"
         )
     changes: dict[str, Any] = {name: value for name, value in given.items() if name != "timeout"}
     if "timeout" in given:

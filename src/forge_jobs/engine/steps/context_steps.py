@@ -1,8 +1,8 @@
 """What a Context offers for steps: ``step``, ``sleep``, ``wait_for``, ``restart``."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from forge_jobs.core.instant import Duration
 from forge_jobs.core.outcome import Restarted
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 D = TypeVar("D")
+# Not Sequence[str]: a str is one too.
+EventNames: TypeAlias = list[str] | tuple[str, ...]
 
 
 class ContextSteps:
@@ -69,8 +71,8 @@ class ContextSteps:
         run_blocking(sleep(self._handler_steps(), span, until, name, is_sync=True))
 
     def restart(self, *args: Any, **kwargs: Any) -> Restarted:
-        """``raise ctx.restart(order)`` begins the job anew at once, with these arguments and without
-        its steps. Events that it has taken are not taken again."""
+        """``raise ctx.restart(order)`` begins the job anew at once, with these arguments and
+        without its steps. Events that it has taken are not taken again."""
         return Restarted(self._payload_of(args, kwargs))
 
     @overload
@@ -94,7 +96,7 @@ class ContextSteps:
         key: object = None,
         timeout: Duration | None = None,
         type: None = None,
-        default: D,
+        default: object,
         since: Duration | Unset | None = UNSET,
         name: str | None = None,
     ) -> Coroutine[Any, Any, Any]: ...
@@ -126,7 +128,7 @@ class ContextSteps:
     @overload
     def wait_for(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -138,7 +140,7 @@ class ContextSteps:
     @overload
     def wait_for(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -151,7 +153,7 @@ class ContextSteps:
     @overload
     def wait_for(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -163,7 +165,7 @@ class ContextSteps:
     @overload
     def wait_for(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -176,7 +178,7 @@ class ContextSteps:
 
     def wait_for(
         self,
-        event: str | Sequence[str],
+        event: str | EventNames,
         /,
         *,
         key: object = None,
@@ -186,7 +188,7 @@ class ContextSteps:
         since: Duration | Unset | None = UNSET,
         name: str | None = None,
     ) -> Any:
-        """Wait for an event: ``await ctx.wait_for("paid", key=order.id, timeout="3d", type=Payment)``.
+        """Wait for an event: ``await ctx.wait_for("paid", key=7, timeout="3d", type=Payment)``.
 
         The oldest event of that name and key counts that was sent since the job was enqueued and
         that the job has not taken yet; without ``key``, events without one and those of
@@ -221,7 +223,7 @@ class ContextSteps:
         key: object = None,
         timeout: Duration | None = None,
         type: None = None,
-        default: D,
+        default: object,
         since: Duration | Unset | None = UNSET,
         name: str | None = None,
     ) -> Any: ...
@@ -253,7 +255,7 @@ class ContextSteps:
     @overload
     def wait_for_sync(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -265,7 +267,7 @@ class ContextSteps:
     @overload
     def wait_for_sync(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -278,7 +280,7 @@ class ContextSteps:
     @overload
     def wait_for_sync(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -290,7 +292,7 @@ class ContextSteps:
     @overload
     def wait_for_sync(
         self,
-        event: Sequence[str],
+        event: EventNames,
         /,
         *,
         key: object = None,
@@ -303,7 +305,7 @@ class ContextSteps:
 
     def wait_for_sync(
         self,
-        event: str | Sequence[str],
+        event: str | EventNames,
         /,
         *,
         key: object = None,

@@ -251,8 +251,8 @@ class HandlerSteps:
         inside = _inside.get()
         if inside is not None and inside[0] is self:
             raise BadStep(
-                f"{what} is called in the function of step {inside[1]!r}: steps do not nest. Return "
-                "from that function first, and call the next step from the handler"
+                f"{what} is called in the function of step {inside[1]!r}: steps do not nest. "
+                "Return from that function first, and call the next step from the handler"
             )
         if self._parked_at is not None:
             raise BadStep(

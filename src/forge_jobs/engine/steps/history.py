@@ -25,7 +25,7 @@ class History:
     __slots__ = ("_cursors", "_last", "_lock", "_read_page", "_records", "more", "size")
 
     def __init__(self, claimed: ClaimedSteps | None, read_page: ReadPage) -> None:
-        records = () if claimed is None else claimed.records
+        records: tuple[StepRecord, ...] = () if claimed is None else claimed.records
         self._records = {record.name: record for record in records}
         self._last = records[-1].name if records else ""
         self._read_page = read_page

@@ -13,13 +13,16 @@ class StepPort(Protocol):
     or from a child process; or nowhere, for a plain call.
 
     ``allows_sync``: no method suspends its caller, it blocks instead, so that code without an event
-    loop can use it. ``claim`` fences what is stored; ``job_id`` is public.
+    loop can use it. ``takes_no_time``: a sleep is over at once. ``claim`` fences what is stored;
+    ``job_id`` is public.
     """
 
     @property
     def allows_sync(self) -> bool: ...
     @property
     def allows_async(self) -> bool: ...
+    @property
+    def takes_no_time(self) -> bool: ...
     @property
     def claim(self) -> Claim: ...
     @property

@@ -62,6 +62,7 @@ class RunSteps:
 
     allows_sync = False
     allows_async = True
+    takes_no_time = False
 
     def __init__(self, run: Run, claimed: ClaimedSteps | None, around: StepEnvironment) -> None:
         self.run = run
@@ -144,9 +145,9 @@ class RunSteps:
         history = self.history
         if len(history) >= MAX_STEPS:
             raise BadStep(
-                f"{shown!r} would be step {MAX_STEPS + 1:,} of job {self.run.id}, and {MAX_STEPS:,} "
-                "are the limit: `raise ctx.restart(...)` begins a new history earlier; ctx.steps "
-                "counts"
+                f"{shown!r} would be step {MAX_STEPS + 1:,} of job {self.run.id}, and "
+                f"{MAX_STEPS:,} are the limit: `raise ctx.restart(...)` earlier begins a new "
+                "history; ctx.steps counts"
             )
         if history.size + size > MAX_HISTORY_BYTES:
             raise BadStep(

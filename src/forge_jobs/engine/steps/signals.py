@@ -2,8 +2,9 @@
 
 
 class Suspended(BaseException):
-    """Raised by ``ctx.sleep`` and ``ctx.wait_for`` when the run ends here for now. No ``Exception``,
-    so that ``except Exception`` around a wait does not stop it; ``finally`` blocks run."""
+    """Raised by ``ctx.sleep`` and ``ctx.wait_for`` when the run ends here for now. It is no
+    ``Exception``, so that ``except Exception`` around a wait does not stop it; ``finally`` blocks
+    run."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -23,6 +23,7 @@ class ThreadSteps:
 
     allows_sync = True
     allows_async = False
+    takes_no_time = False
 
     def __init__(self, steps: RunSteps) -> None:
         self._steps = steps

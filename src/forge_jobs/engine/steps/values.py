@@ -38,7 +38,7 @@ class StepFunction:
     def __init__(self, function: Callable[..., Any]) -> None:
         plain: Any = inspect.unwrap(function)
         self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(
-            getattr(plain, "__call__", None)  # noqa: B004
+            type(plain).__call__
         )
         self._returns = _return_type(plain)
         self._decode: Callable[[bytes], Any] = payload.decode
@@ -76,7 +76,7 @@ def step_function(function: Callable[..., Any]) -> StepFunction:
     """The description of a function; that of a named function is made once."""
     bare: Any = function
     while isinstance(bare, partial):
-        bare = bare.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        bare = bare.func
     bare = getattr(bare, "__func__", bare)
     try:
         found = _known.get(bare)
@@ -91,8 +91,8 @@ def step_function(function: Callable[..., Any]) -> StepFunction:
 def name_of(function: Any) -> str:
     """The name of a step that was given none; BadStep for a function without one."""
     while isinstance(function, partial):
-        function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    name = getattr(function, "__name__", None)  # pyright: ignore[reportUnknownArgumentType]
+        function = function.func
+    name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
         raise BadStep(
             f"{function!r} has no name to store its value under: ctx.step('a name', function, ...)"
@@ -144,7 +144,7 @@ def error_of(data: bytes | None, declared: tuple[type[Exception], ...], shown: s
     if kept.args is not None:
         try:
             return cls(*kept.args)
-        except Exception:  # noqa: S110 -- its class wants other arguments than it keeps
+        except Exception:
             pass
     error = cls.__new__(cls)
     error.args = (kept.message,)
@@ -167,9 +167,7 @@ def _with_derived(classes: tuple[type[Exception], ...]) -> Iterator[type[Excepti
 
 
 def _return_type(function: Any) -> Any:
-    target = (
-        function if hasattr(function, "__annotations__") else getattr(function, "__call__", None)
-    )  # noqa: B004
+    target = function if hasattr(function, "__annotations__") else type(function).__call__
     if not getattr(target, "__annotations__", None):
         return Any
     try:

@@ -113,7 +113,7 @@ async def _sleep(
                 instant = now
         else:
             raise steps.other_kind(step, record, "a sleep")
-        if instant > now:
+        if instant > now and not port.takes_no_time:
             shown = f"the sleep {step.shown!r} until {to_datetime(instant).isoformat()}"
             await steps.block(step, shown, wait=None, wake_at=instant, steps=writes)
         returned = True
@@ -209,8 +209,8 @@ def _taken(steps: HandlerSteps, step: CalledStep, request: WaitRequest, record: 
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise BadStep(
             f"{request.shown}: the payload of the event does not fit type="
-            f"{getattr(request.type, '__name__', request.type)}: {error}. Let the type accept it, or "
-            "retry the job from this step"
+            f"{getattr(request.type, '__name__', request.type)}: {error}. Let the type accept it, "
+            "or retry the job from this step"
         ) from error
     if request.is_list:
         return ReceivedEvent[Any](taken.name, payload, taken.moment)

@@ -83,9 +83,10 @@ def _parked(steps: RunSteps, parked: Parked, run_outcome: RunOutcome) -> RunOutc
 
 
 def _warn_of_undeclared(steps: RunSteps) -> None:
-    handler_side = steps.handler_side
-    for shown, error in {} if handler_side is None else handler_side.undeclared.items():
+    if steps.handler_side is None:
+        return
+    for shown, error in steps.handler_side.undeclared.items():
         steps.warn(
-            f"step {shown!r} raised {error} and the handler went on: a later run calls its function "
-            f"again. errors=({error},) stores the error instead"
+            f"step {shown!r} raised {error} and the handler went on: a later run calls its "
+            f"function again. errors=({error},) stores the error instead"
         )
