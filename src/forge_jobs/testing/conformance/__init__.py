@@ -15,7 +15,7 @@ A backend's test module imports the suite and defines how to make a store::
         return lambda: MyStore(tmp_path / str(next(numbers)), clock=clock)
 
 ``make_store`` is required: each call returns a new store on a database of its own, not opened yet,
-whose store clock is the ``clock`` fixture. Two more fixtures have defaults that the module may
+whose store clock is the ``clock`` fixture. Three more fixtures have defaults that the module may
 replace by defining them after the import:
 
 ``clock``
@@ -23,6 +23,11 @@ replace by defining them after the import:
 ``second_store``
     for a store with ``capabilities.multi_process``: a callable that takes a store and returns
     another store object on the same database. The default is None.
+``open_transaction``
+    for a store that joins transactions of users: a callable that takes a store and returns an
+    asynchronous context manager, which gives a connection or session in an open transaction on the
+    same database. It commits at the end of its block and rolls back after an exception. The default
+    is None.
 
 The tests are asynchronous and need pytest-asyncio, in either of its modes. The suite reads
 ``capabilities``, never the name of a backend. The rules it checks are the docstrings of

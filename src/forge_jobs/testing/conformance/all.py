@@ -1,7 +1,8 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
 from .cron_schedules import TestCronSchedules, TestTicks
-from .fixtures import clock, second_store, store, worker
+from .events import TestEventPages, TestEvents, TestSending
+from .fixtures import clock, open_transaction, second_store, store, worker
 from .jobs_bulk import TestBulk, TestDelete, TestReschedule, TestRetry
 from .jobs_cancel import TestCancel
 from .jobs_declare import TestDeclare
@@ -31,7 +32,12 @@ from .queues import TestKinds, TestQueues
 from .schedules import TestTokenBuckets
 from .settings import TestSettings, TestUpdates
 from .shares import TestShares
+from .steps import TestClaimedSteps, TestSteps
+from .steps_finish import TestFailedRuns, TestFinishSteps, TestRestart
+from .steps_operators import TestRetryFrom, TestStepActions
+from .steps_transactions import TestStepTransactions
 from .store import TestNotifications, TestStore, TestSyncEnqueue, TestTwoStores
+from .waits import TestDeadlines, TestSuspend, TestSuspendedLimits, TestWaitChecks
 
 __all__ = [
     "TestAudit",
@@ -39,16 +45,22 @@ __all__ = [
     "TestBulk",
     "TestCancel",
     "TestCaps",
+    "TestClaimedSteps",
     "TestClaims",
     "TestCounters",
     "TestCronSchedules",
+    "TestDeadlines",
     "TestDeclare",
     "TestDedupe",
     "TestDelete",
     "TestDeregister",
     "TestEnqueue",
+    "TestEventPages",
+    "TestEvents",
     "TestExpiry",
+    "TestFailedRuns",
     "TestFence",
+    "TestFinishSteps",
     "TestFlow",
     "TestGet",
     "TestKeyRelease",
@@ -73,14 +85,22 @@ __all__ = [
     "TestRelease",
     "TestReplies",
     "TestReschedule",
+    "TestRestart",
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
+    "TestRetryFrom",
     "TestScopes",
+    "TestSending",
     "TestSettings",
     "TestShares",
+    "TestStepActions",
+    "TestStepTransactions",
+    "TestSteps",
     "TestStore",
     "TestSuccessors",
+    "TestSuspend",
+    "TestSuspendedLimits",
     "TestSyncEnqueue",
     "TestThrottle",
     "TestTicks",
@@ -92,7 +112,9 @@ __all__ = [
     "TestTwoStores",
     "TestUpdates",
     "TestVitals",
+    "TestWaitChecks",
     "clock",
+    "open_transaction",
     "second_store",
     "store",
     "worker",

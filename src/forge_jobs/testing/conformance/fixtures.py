@@ -1,6 +1,7 @@
 """The fixtures of the suite: a movable clock, an open store, one worker process."""
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
 import pytest
@@ -13,6 +14,7 @@ from .worker import Process
 
 MakeStore: TypeAlias = Callable[[], Store]
 SecondStore: TypeAlias = Callable[[Store], Store]
+OpenTransaction: TypeAlias = Callable[[Store], AbstractAsyncContextManager[object]]
 
 
 @pytest.fixture
@@ -24,6 +26,12 @@ def clock() -> MovableClock:
 @pytest.fixture
 def second_store() -> SecondStore | None:
     """None. The backend's module replaces it when several processes can share a store."""
+    return None
+
+
+@pytest.fixture
+def open_transaction() -> OpenTransaction | None:
+    """None. The backend's module replaces it when a user's own transaction can store jobs."""
     return None
 
 
