@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from forge_jobs.backends.shared.rowwise import finish
+from forge_jobs.backends.shared.rowwise import events, finish, steps
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import Gate
-from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
+from forge_jobs.store.jobs import Exchange, Exchanged, StepAnswer, Verdict, Want
 
 from . import claim, limited_claim, promotion, short_finish
 from .io.operation import RunAlone
@@ -41,7 +41,8 @@ _limits_of = msgspec.json.Decoder(list[StoredLimit]).decode
 _dues_of = msgspec.json.Decoder(list[int | None]).decode
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
-_DEAD, _DONE_EVENT = JobStatus.DEAD, Event.DONE
+_DEAD, _RUNNING, _DONE_EVENT = JobStatus.DEAD, JobStatus.RUNNING, Event.DONE
+_NO_STEPS: Final[tuple[Sequence[StepAnswer], Sequence[StepAnswer]]] = ((), ())
 
 
 class ExchangeOperation:
@@ -67,20 +68,30 @@ class ExchangeOperation:
 
     @property
     def durable(self) -> bool:
-        """Whether it must be on disk before the call returns: it may store a successor."""
-        return any(item.jobs or item.status is _DEAD for item in self._request.finish)
+        """Whether it must be on disk before the call returns: it may store a successor or a step.
+        What else stores a step, an event for example, is run again if it has to be."""
+        request = self._request
+        return bool(request.steps) or any(
+            item.jobs or item.status is _DEAD or item.steps is not None for item in request.finish
+        )
 
     def __call__(self, tx: Tx) -> Exchanged:
         request = self._request
         owner = request.owner
-        host, version, ingested, top_key, cancels, paused, gates, dues, limited, on_track = tx.row(
-            _SNAPSHOT, (owner, self._queues)
-        )
+        (
+            host, version, ingested, top_key, cancels, paused, gates, dues, limited, on_track,
+            any_open_event,
+        ) = tx.row(_SNAPSHOT, (owner, self._queues))  # fmt: skip
         tx.set_key_marks(ingested, top_key)
         tx.ingest()
         cancel_keys = set(read_keys(cancels)) if cancels != "[]" else set[int]()
+        answers, checks = _NO_STEPS
+        if request.steps or request.waits:
+            answers, checks = steps.exchange(tx, request)
         verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
+        resumed = events.deliver(tx, events.MAX_RESUMED) if any_open_event else 0
         promoted = bool(tx.touched_buckets) and self._promote_due(tx)
+        promoted = promoted or resumed > 0
         if promoted:
             dues_changed = True
         tx.admit_held()
@@ -128,6 +139,8 @@ class ExchangeOperation:
             claims=claimed.jobs,
             cancels=sorted(cancel_keys),
             next_due=next_due,
+            steps=answers,
+            waits=checks,
         )
 
     # ---------------------------------------------------------------- finishes
@@ -147,7 +160,12 @@ class ExchangeOperation:
                 noted = [note.claim for note in request.notes]
                 excluded = excluded.union(held.key for held in (*noted, *request.release))
             for item in finishes:
-                if item.event is _DONE_EVENT and not item.jobs and item.key not in excluded:
+                if (
+                    item.event is _DONE_EVENT
+                    and not item.jobs
+                    and item.steps is None
+                    and item.key not in excluded
+                ):
                     short.append(item)
                 else:
                     slow.append(item)
@@ -169,9 +187,13 @@ class ExchangeOperation:
         verdicts: Sequence[Verdict] = [Verdict.APPLIED] * len(finishes)
         if slow:
             verdicts = self._finish_rows(tx, slow, rows, touched)
-        for released in request.release:
-            row = finish.claimed_row(rows, request.owner, released)
-            if row is not None:
+        held = [finish.claimed_row(rows, request.owner, released) for released in request.release]
+        released_rows = [row for row in held if row is not None]
+        if released_rows:
+            steps.mark_found(tx, released_rows)
+        for row in released_rows:
+            # A job that is released twice in one exchange is released once.
+            if row.status is _RUNNING:
                 finish.release(tx, row)
                 touched[row.key] = row
         tx.store(list(touched.values()))

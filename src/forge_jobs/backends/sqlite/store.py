@@ -17,6 +17,7 @@ from forge_jobs.store.store import Capabilities, Notify, Subscription
 from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, user_transactions
+from .history import SqliteEvents, SqliteStepStore
 from .io.blocking import run_blocking
 from .io.reader import Reader
 from .io.writer import Writer
@@ -71,6 +72,8 @@ class SqliteStore:
         self.processes = SqliteProcesses(
             database, self._writer, self._reader, self._liveness, clock
         )
+        self.steps = SqliteStepStore(self._writer, self._reader)
+        self.events = SqliteEvents(self._writer, self._reader)
         self.settings = settings = SqliteSettings(self._writer, self._reader, clock)
         self._limits = SqliteLimits(self._writer, self._reader)
         self.queues = Queues(settings, self._limits)
@@ -112,6 +115,7 @@ class SqliteStore:
             found, tag = schema.read_schema(database, self._clock)
         schema.check(database, found)
         self._tag = self.jobs.tag = self.metrics.tag = self._limits.tag = tag
+        self.steps.tag = self.events.tag = tag
         self._writer.open(tag)
         self._reader.open()
 

@@ -178,7 +178,9 @@ def _hold_over_limit(tx: JobTransaction[R], row: R) -> None:
 def claimed_row(rows: Mapping[int, R], owner: int, claim: Claim) -> R | None:
     """The row of a claim; None if its owner or epoch is not current, or if it is not running."""
     row = rows.get(claim.key)
-    return row if row is not None and steps.is_current(row, owner, claim.epoch) else None
+    if row is None or row.owner != owner or row.epoch != claim.epoch:
+        return None
+    return row if row.status is JobStatus.RUNNING else None
 
 
 def write_note(tx: JobTransaction[R], row: R, note: Note) -> None:
