@@ -50,7 +50,6 @@ async def test_a_sleep_spends_no_attempt_and_is_not_slept_again(forge: Forge) ->
             raise RuntimeError("after the sleep")
         return runs
 
-    job = await work.aenqueue()
     with testing.frozen(forge) as time:
         job = await work.aenqueue()
         start = time.now()
@@ -385,7 +384,6 @@ def test_waits_and_sleeps_of_def_handlers(forge: Forge) -> None:
         second = ctx.wait_for_sync(["n", "m"], timeout="1h", default=None)
         return first + (0 if second is None else second.payload)
 
-    job = work.enqueue()
     with testing.frozen(forge) as time:
         job = work.enqueue()
         forge.drain().run()

@@ -25,7 +25,7 @@ class StepKeywords(TypedDict, total=False):
     ``errors`` are stored as results and raised again by later runs. ``on_change="dead"`` ends the
     job if a stored step is called with other arguments; ``"warn"`` logs it. ``tx`` is the
     connection or session with the open transaction that the function writes to: the step is stored
-    in it, and you commit it.
+    in it, and you commit it; a plain function is then called in place and not in a thread.
     """
 
     key: str | int

@@ -223,6 +223,9 @@ class HandlerSteps:
         try:
             if self.is_sync:
                 return _called_here(step, function, args, kwargs)
+            if options.tx is not None and not described.is_async:
+                # It uses the caller's connection, which may belong to the caller's thread.
+                return function(*args, **kwargs)
             if options.timeout_s is None:
                 return await _awaited(described, function, args, kwargs)
             limit = asyncio.timeout(options.timeout_s)

@@ -213,7 +213,7 @@ def _taken(steps: HandlerSteps, step: CalledStep, request: WaitRequest, record: 
             "or retry the job from this step"
         ) from error
     if request.is_list:
-        return ReceivedEvent[Any](taken.name, payload, taken.moment)
+        return ReceivedEvent(taken.name, payload, taken.moment)
     return payload
 
 
