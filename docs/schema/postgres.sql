@@ -49,6 +49,15 @@ CREATE TABLE forge.dedupe_keys (
     until bigint
 );
 
+CREATE TABLE forge.events (
+    seq bigint GENERATED AS IDENTITY NOT NULL,
+    at bigint NOT NULL,
+    ends_at bigint NOT NULL,
+    open boolean,
+    topic text NOT NULL,
+    payload bytea NOT NULL
+);
+
 CREATE TABLE forge.fires (
     id bigint GENERATED AS IDENTITY NOT NULL,
     schedule text NOT NULL,
@@ -109,7 +118,9 @@ CREATE TABLE forge.history (
     last_error text,
     errors jsonb,
     progress_note text,
-    result bytea
+    result bytea,
+    steps boolean,
+    failed_runs integer
 );
 
 CREATE TABLE forge.job_logs (
@@ -166,7 +177,9 @@ CREATE TABLE forge.jobs (
     last_error text,
     errors jsonb,
     progress_note text,
-    result bytea
+    result bytea,
+    steps boolean,
+    failed_runs integer
 );
 
 CREATE TABLE forge.kinds (
@@ -294,6 +307,17 @@ CREATE TABLE forge.slot_shares (
     version integer NOT NULL
 );
 
+CREATE TABLE forge.steps (
+    job bigint NOT NULL,
+    began_at bigint NOT NULL,
+    ended_at bigint NOT NULL,
+    epoch integer NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    value bytea,
+    fingerprint bigint
+);
+
 CREATE TABLE forge.token_buckets (
     scope text NOT NULL,
     capacity double precision NOT NULL,
@@ -325,6 +349,17 @@ CREATE TABLE forge.vitals (
     sample text NOT NULL
 );
 
+CREATE TABLE forge.waits (
+    job bigint NOT NULL,
+    began_at bigint NOT NULL,
+    after bigint NOT NULL,
+    since bigint NOT NULL,
+    epoch integer NOT NULL,
+    topic text NOT NULL,
+    step text NOT NULL,
+    deadline bigint
+);
+
 CREATE INDEX audit_by_age ON forge.audit USING btree (at);
 CREATE UNIQUE INDEX audit_pkey ON forge.audit USING btree (id);
 CREATE INDEX cancel_requests_owner ON forge.cancel_requests USING btree (owner);
@@ -333,6 +368,10 @@ CREATE UNIQUE INDEX control_pkey ON forge.control USING btree (id);
 CREATE UNIQUE INDEX counters_pkey ON forge.counters USING btree (queue, kind, status);
 CREATE UNIQUE INDEX dedupe_keys_pkey ON forge.dedupe_keys USING btree (kind, key);
 CREATE INDEX dedupe_keys_until ON forge.dedupe_keys USING btree (until) WHERE (until IS NOT NULL);
+CREATE INDEX events_ended ON forge.events USING btree (ends_at);
+CREATE INDEX events_open ON forge.events USING btree (topic, seq) WHERE open;
+CREATE UNIQUE INDEX events_pkey ON forge.events USING btree (seq);
+CREATE INDEX events_topic ON forge.events USING btree (topic, seq);
 CREATE UNIQUE INDEX fires_pkey ON forge.fires USING btree (id);
 CREATE INDEX fires_schedule ON forge.fires USING btree (schedule, id);
 CREATE UNIQUE INDEX function_sets_pkey ON forge.function_sets USING btree (name);
@@ -345,7 +384,7 @@ CREATE UNIQUE INDEX job_logs_pkey ON forge.job_logs USING btree (job, id);
 CREATE UNIQUE INDEX job_tracebacks_pkey ON forge.job_tracebacks USING btree (job, epoch);
 CREATE INDEX jobs_claim ON forge.jobs USING btree (queue, priority, run_at, id) WITH (deduplicate_items=off) WHERE ((status = 'pending'::text) AND (track IS NULL));
 CREATE INDEX jobs_dedupe ON forge.jobs USING btree (dedupe_key, id) WHERE (dedupe_key IS NOT NULL);
-CREATE INDEX jobs_due ON forge.jobs USING btree (queue, run_at, id) WHERE (status = ANY (ARRAY['scheduled'::text, 'failed'::text]));
+CREATE INDEX jobs_due ON forge.jobs USING btree (queue, run_at, id) WHERE (status = ANY (ARRAY['scheduled'::text, 'failed'::text, 'suspended'::text]));
 CREATE INDEX jobs_expiry ON forge.jobs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status <> 'running'::text));
 CREATE INDEX jobs_failed ON forge.jobs USING btree (id) WHERE (status = 'failed'::text);
 CREATE INDEX jobs_held ON forge.jobs USING btree (limit_bucket, priority, id) WHERE (status = 'held'::text);
@@ -368,11 +407,15 @@ CREATE UNIQUE INDEX schedules_pkey ON forge.schedules USING btree (name);
 CREATE INDEX settings_expiry ON forge.settings USING btree (until) WHERE (until IS NOT NULL);
 CREATE UNIQUE INDEX settings_pkey ON forge.settings USING btree (namespace, name);
 CREATE UNIQUE INDEX slot_shares_pkey ON forge.slot_shares USING btree (process, queue);
+CREATE UNIQUE INDEX steps_pkey ON forge.steps USING btree (job, name);
 CREATE UNIQUE INDEX token_buckets_pkey ON forge.token_buckets USING btree (scope);
 CREATE UNIQUE INDEX totals_pkey ON forge.totals USING btree (queue, kind);
 CREATE UNIQUE INDEX vitals_pkey ON forge.vitals USING btree (at, host_id);
+CREATE INDEX waits_job ON forge.waits USING btree (job);
+CREATE UNIQUE INDEX waits_pkey ON forge.waits USING btree (topic, job);
 
 -- add_tracebacks_v1(p_now bigint, p_jobs bigint[], p_finishes jsonb) RETURNS void
+-- add_waits_v1(p_jobs bigint[], p_finishes jsonb) RETURNS void
 -- admit_buckets_of_jobs_v1(p_now bigint, p_jobs bigint[]) RETURNS text[]
 -- admit_buckets_v1(p_now bigint, p_buckets text[]) RETURNS text[]
 -- admit_from_bucket_v1(p_bucket text) RETURNS bigint[]
@@ -382,16 +425,20 @@ CREATE UNIQUE INDEX vitals_pkey ON forge.vitals USING btree (at, host_id);
 -- assign_slot_shares_v1(p_now bigint, p_max integer, p_lock text) RETURNS integer
 -- cancel_waiting_v1(p_now bigint, p_jobs bigint[], p_reason text) RETURNS void
 -- claim_waiting_v1(p_now bigint, p_owner bigint, p_number bigint, p_queues text[], p_free integer[], p_prefetch integer[]) RETURNS TABLE(c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer, c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean, c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint, c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text, head jsonb)
+-- claimed_steps_v1(p_job bigint, p_failed_runs integer) RETURNS jsonb
 -- count_admitted_v1(p_now bigint, p_jobs bigint[]) RETURNS text[]
 -- delete_jobs_v1(p_now bigint, p_jobs bigint[]) RETURNS void
+-- deliver_open_v1(p_now bigint, p_limit integer, OUT resumed integer, OUT queues text[]) RETURNS record
 -- enqueue_alike_v1(p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer, p_payloads text, OUT key bigint, OUT at bigint) RETURNS record
 -- enqueue_and_notify_v1(p_channel text, p_queues text, p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer, p_payloads text, INOUT key bigint, INOUT at bigint) RETURNS None
 -- enqueue_json_v1(p_now bigint, p_tag text, p_channel text, p_jobs json, p_shared boolean) RETURNS TABLE(e_ordinal bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 -- enqueue_v1(p_now bigint, p_kinds text[], p_queues text[], p_payloads bytea[], p_priorities integer[], p_max_attempts integer[], p_delays double precision[], p_run_ats bigint[], p_expires_s double precision[], p_expires_ats bigint[], p_timeouts double precision[], p_dedupe_keys text[], p_dedupe_fors double precision[], p_waiting boolean[], p_tags text[], p_limit_keys text[], p_lanes text[], p_orders text[], p_holds boolean[], p_on_deads text[], p_traces text[], p_tracks boolean[], p_options text[], p_wait boolean, p_shared boolean) RETURNS TABLE(e_ordinal bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
+-- exchange_steps_v1(p_topics text[], p_ends boolean, p_step_keys bigint[], p_step_epochs integer[], p_step_names text[], p_step_kinds text[], p_step_began bigint[], p_step_ended bigint[], p_step_values bytea[], p_step_fingerprints bigint[], p_waits jsonb, p_now bigint, p_owner bigint, p_number bigint, p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[], p_done_ran double precision[], p_done_waited text, p_entry_queues text[], p_entry_kinds text[], p_entry_jobs integer[], p_entry_waited_s double precision[], p_entry_ran_s double precision[], p_entry_waited bytea[], p_entry_ran bytea[], p_entry_enqueued bytea[], p_finishes jsonb, p_release_keys bigint[], p_release_epochs integer[], p_started_keys bigint[], p_started_epochs integer[], p_notes jsonb, p_lines jsonb, p_queues text[], p_free integer[], p_prefetch integer[], p_watermarks jsonb, p_kinds text[]) RETURNS TABLE(c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer, c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean, c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint, c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text, head jsonb)
 -- exchange_v1(p_now bigint, p_owner bigint, p_number bigint, p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[], p_done_ran double precision[], p_done_waited text, p_entry_queues text[], p_entry_kinds text[], p_entry_jobs integer[], p_entry_waited_s double precision[], p_entry_ran_s double precision[], p_entry_waited bytea[], p_entry_ran bytea[], p_entry_enqueued bytea[], p_finishes jsonb, p_release_keys bigint[], p_release_epochs integer[], p_started_keys bigint[], p_started_epochs integer[], p_notes jsonb, p_lines jsonb, p_queues text[], p_free integer[], p_prefetch integer[], p_watermarks jsonb, p_kinds text[]) RETURNS TABLE(c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer, c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean, c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint, c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text, head jsonb)
 -- expire_v1(p_now bigint, p_limit integer) RETURNS integer
 -- expiry_message_v1() RETURNS text
 -- finish_claims_v1(p_now bigint, p_owner bigint, p_finishes jsonb) RETURNS bigint[]
+-- first_event_v1(p_topic text, p_after bigint, p_since bigint, p_began_at bigint, p_until bigint) RETURNS SETOF forge.events
 -- first_limit_bucket_v1(p_queue text, p_lane text, p_order text, p_key text) RETURNS text
 -- free_keys_at_end_v1(p_jobs bigint[], p_now bigint, p_ran boolean) RETURNS void
 -- free_keys_at_start_v1(p_jobs bigint[]) RETURNS void
@@ -401,21 +448,41 @@ CREATE UNIQUE INDEX vitals_pkey ON forge.vitals USING btree (at, host_id);
 -- limit_key_is_full_v1(p_key text) RETURNS boolean
 -- limit_key_max_v1(p_key text) RETURNS integer
 -- limit_room_v1(p_now bigint, p_name text, p_wanted integer, OUT room integer, OUT may_prefetch boolean, OUT opens bigint) RETURNS record
+-- lock_for_steps_v1(p_topics text[], p_owner bigint, p_ends boolean) RETURNS void
 -- lock_limits_v1(p_queues text[]) RETURNS void
+-- lock_topics_v1(p_topics text[]) RETURNS void
 -- make_pending_v1(p_now bigint, p_jobs bigint[], p_run_now boolean) RETURNS text[]
 -- mark_buckets_unchecked_v1(p_buckets text[]) RETURNS void
+-- mark_started_v1(p_now bigint, p_owner bigint, p_keys bigint[], p_epochs integer[], OUT waiting boolean, OUT unmarked jsonb) RETURNS record
 -- merge_histograms_v1(p_one jsonb, p_other jsonb) RETURNS jsonb
+-- number_events_v1(p_topics text[]) RETURNS void
+-- open_steps_lock_v1(p_owner bigint) RETURNS bigint
+-- owner_lock_v1(p_owner bigint) RETURNS bigint
 -- pick_above_watermark_v1(p_now bigint, p_queue text, p_limit integer, p_watermarks jsonb) RETURNS bigint[]
 -- pick_limited_v1(p_now bigint, p_queue text, p_free integer, p_prefetch integer, p_kinds text[], OUT picked bigint[], OUT opens bigint, OUT waiting boolean) RETURNS record
 -- promote_queue_v1(p_now bigint, p_queue text, p_limit integer, OUT promoted integer, OUT expired integer) RETURNS record
+-- promote_suspended_v1(p_now bigint, p_queue text, p_limit integer) RETURNS integer
 -- reap_v1(p_now bigint, p_note text, p_limit integer, OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean, OUT died bigint[], OUT queues text[]) RETURNS record
 -- reapply_limit_v1(p_now bigint, p_limit_name text, p_key text, p_id bigint, p_limit integer, OUT last_key text, OUT last_id bigint) RETURNS record
 -- refilled_tokens_v1(p_limit forge.limits, p_now bigint) RETURNS double precision
 -- release_claims_v1(p_now bigint, p_owner bigint, p_keys bigint[], p_epochs integer[]) RETURNS text[]
+-- restart_jobs_v1(p_jobs bigint[], p_pending bigint[], p_finishes jsonb) RETURNS void
+-- resume_jobs_v1(p_now bigint, p_jobs bigint[], p_due boolean, OUT jobs bigint[], OUT seqs bigint[], OUT queues text[]) RETURNS record
+-- resume_topics_v1(p_now bigint, p_topics text[], p_limit integer, OUT jobs bigint[], OUT seqs bigint[], OUT queues text[]) RETURNS record
 -- retry_jobs_v1(p_now bigint, p_jobs bigint[]) RETURNS text[]
+-- send_json_v1(p_now bigint, p_tag text, p_channel text, p_events json) RETURNS TABLE(e_duplicates bigint[])
+-- send_v1(p_now bigint, p_topics text[], p_payloads bytea[], p_keeps double precision[], p_kinds text[], p_keys text[], p_limit integer, OUT duplicates bigint[], OUT taken bigint[], OUT queues text[]) RETURNS record
 -- slot_share_changes_v1(p_now bigint, p_max integer) RETURNS TABLE(process bigint, queue text, slots integer)
+-- step_json_v1(p_step forge.steps) RETURNS jsonb
 -- store_now_v1(p_now bigint) RETURNS bigint
+-- store_step_json_v1(p_tag text, p_owner bigint, p_step json) RETURNS void
+-- store_steps_v1(p_owner bigint, p_keys bigint[], p_epochs integer[], p_names text[], p_kinds text[], p_began bigint[], p_ended bigint[], p_values bytea[], p_fingerprints bigint[]) RETURNS jsonb
 -- sweep_buckets_v1(p_now bigint, p_after text, p_limit integer, OUT admitted integer, OUT last text, OUT queues text[]) RETURNS record
+-- sweep_waits_v1(p_topic text, p_job bigint, p_limit integer, OUT last_topic text, OUT last_job bigint) RETURNS record
 -- take_dedupe_key_v1(p_kind text, p_key text, p_job bigint) RETURNS boolean
+-- take_event_keys_v1(p_now bigint, p_kinds text[], p_keys text[], p_keeps double precision[]) RETURNS bigint[]
+-- take_events_v1(p_now bigint, p_owner bigint, p_topics text[], p_waits jsonb) RETURNS jsonb
 -- take_permits_v1(p_now bigint, p_scope text, p_permits integer, OUT granted integer, OUT retry_s double precision) RETURNS record
+-- taken_event_v1(p_topic text, p_at bigint, p_seq bigint, p_payload bytea) RETURNS bytea
+-- topic_lock_v1(p_topic text) RETURNS bigint
 -- write_notes_v1(p_owner bigint, p_notes jsonb, p_lines jsonb) RETURNS void

@@ -9,8 +9,10 @@ from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
-from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
+from forge_jobs.testing.conformance.fixtures import MakeStore, OpenTransaction, SecondStore
 from tests.postgres.schemas import Schemas
+from tests.postgres.server import PrivateServer
+from tests.postgres.user_transaction import opening_on
 
 
 @pytest.fixture
@@ -34,3 +36,8 @@ def second_store(clock: MovableClock, schemas: Schemas) -> SecondStore:
         )
 
     return second
+
+
+@pytest.fixture
+def open_transaction(postgres: PrivateServer) -> OpenTransaction:
+    return opening_on(postgres)

@@ -19,11 +19,12 @@ from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
-from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
+from forge_jobs.testing.conformance.fixtures import MakeStore, OpenTransaction, SecondStore
 from tests.postgres.bouncer import bouncer, program
 from tests.postgres.pooler import transaction_pooler
 from tests.postgres.schemas import Schemas
 from tests.postgres.server import PrivateServer, oldest
+from tests.postgres.user_transaction import opening_on
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,11 @@ def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
         return PostgresStore(pooled(pooler, schema), clock, SeededEntropy(9))
 
     return second
+
+
+@pytest.fixture
+def open_transaction(oldest_postgres: PrivateServer) -> OpenTransaction:
+    return opening_on(oldest_postgres)
 
 
 def test_u19_the_suite_runs_on_the_oldest_server(oldest_postgres: PrivateServer) -> None:

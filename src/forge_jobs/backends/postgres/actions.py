@@ -7,10 +7,11 @@ in one transaction. Rows are locked in the order of their keys before an action 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from forge_jobs.core.errors import BadOption
+from forge_jobs.core.errors import BadOption, KeyTaken, NotFound
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Selection
-from forge_jobs.core.status import RETRYABLE, JobStatus
+from forge_jobs.core.status import RETRYABLE, WAITING, JobStatus
+from forge_jobs.core.steps import shown_step
 from forge_jobs.store.jobs import Retention
 
 from . import rows, sql_files
@@ -21,7 +22,7 @@ from .queries import Queries
 
 _DELETED: Final = "deleted while it was running"
 _LIMIT_S: Final = 60.0
-_DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED)
+_DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.SUSPENDED)
 
 
 class Asked(NamedTuple):
@@ -60,6 +61,7 @@ class Actions:
         self._sql = {
             **sql_files.statements("jobs", server.address.schema),
             **sql_files.statements("bulk", server.address.schema),
+            **sql_files.statements("steps", server.address.schema),
         }
 
     async def act(
@@ -132,6 +134,30 @@ class Actions:
             effect.queues += [] if row is None else row["queues"] or ()
             effect.changed += len(chosen)
 
+    async def retry_from(self, job_id: str, step: str) -> bool:
+        """Delete a step with all that began at the same time or later, then retry the job."""
+
+        async def work(link: Link) -> _Effect:
+            [key] = await self._queries.keys_of(link, [job_id])
+            if key is None:
+                raise NotFound(f"there is no job {job_id}")
+            effect = _Effect(await self._now(link))
+            live = await link.fetch(self._sql["lock_live"], [key])
+            ended = await link.fetch(self._sql["lock_terminal"], [key])
+            if any(rows.status_of(row["status"]) in RETRYABLE for row in (*live, *ended)):
+                began = await link.row(self._sql["step_began"], key, step)
+                if began is None:
+                    raise NotFound(f"job {job_id} has no step {shown_step(step)!r}")
+                await link.fetch(self._sql["delete_steps_from"], key, began["began_at"])
+                await self._retry(link, effect, [key])
+                if effect.key_taken:
+                    raise KeyTaken(f"another live job holds the dedupe key of job {job_id}")
+            return effect
+
+        effect = await self._server.within(work)
+        await self._notify(effect.queues)
+        return bool(effect.changed)
+
     async def _run_now(self, link: Link, effect: _Effect, keys: Sequence[int]) -> None:
         live = await link.fetch(self._sql["lock_live"], keys)
         due = [row["id"] for row in live if rows.status_of(row["status"]) in _DUE_LATER]
@@ -143,7 +169,8 @@ class Actions:
     async def _reschedule(
         self, link: Link, effect: _Effect, keys: Sequence[int], run_at: Instant
     ) -> None:
-        waiting, _ = _split(await link.fetch(self._sql["lock_live"], keys))
+        live = await link.fetch(self._sql["lock_live"], keys)
+        waiting = [row for row in live if rows.status_of(row["status"]) in WAITING]
         if waiting:
             jobs = [row["id"] for row in waiting]
             await link.fetch(self._sql["count_rescheduled"], effect.now, jobs)
@@ -193,11 +220,13 @@ class Actions:
         return sorted(chosen)
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
-        """Delete ended jobs past their retention, lapsed dedupe keys and stale cancel requests."""
+        """Delete ended jobs past their retention, lapsed dedupe keys, events that are kept no
+        longer, and stale cancel requests."""
 
         async def work(link: Link) -> int:
             now = await self._now(link)
             await link.fetch(self._sql["delete_lapsed_keys"], now, max(limit, 1_000))
+            await link.fetch(self._sql["delete_ended_events"], now, max(limit, 1_000))
             await link.fetch(self._sql["delete_stale_requests"])
             gone = 0
             for line in await link.fetch(self._sql["history_groups"]):
@@ -224,7 +253,7 @@ class Actions:
 
 
 def _split(live: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Waiting and running rows."""
+    """Waiting or suspended rows, and running ones."""
     running = [row for row in live if row["status"] == JobStatus.RUNNING.value]
     return [row for row in live if row["status"] != JobStatus.RUNNING.value], running
 

@@ -6,64 +6,39 @@ throttles, whose delay depends on the gate.
 """
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from forge_jobs.core import dead_letter, ids
 from forge_jobs.core.decide import Finish
-from forge_jobs.core.errors import Invalid
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.job import Claim, ClaimedJob, NewJob
 from forge_jobs.core.limits import scope_gate
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.status import Event, JobStatus, targets
+from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, SCOPE_CURVE, Gate, throttle_delay_s, throttled
-from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict
+from forge_jobs.store.jobs import Exchange, Exchanged, Verdict
 
-from . import roll_up, rows, sql_files
+from . import exchange_arguments, rows, sql_files, step_arguments
 from .claim_watermark import ClaimWatermarks
 from .connection.driver import Row
 from .connection.server import Link, Server
 from .enqueue import Enqueuer
+from .exchange_arguments import NO_CLAIMS, NO_WRITES, write_arguments
 from .notify.notifier import Notifier
+from .step_arguments import Found, StepArguments
 
 _LIMIT_S: Final = 15.0
 # A claim that returned at most this many jobs counts as small.
 _SMALL_CLAIM: Final = 10
-_OUTCOMES: Final = frozenset(
-    (event, target)
-    for event in (
-        Event.DONE, Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE, Event.MISSING,
-    )
-    for target in targets(JobStatus.RUNNING, event)
-)  # fmt: skip
-_key: Final = attrgetter("key")
-_claim: Final = attrgetter("key", "epoch")
-# Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
-_DONE, _THROTTLE = Event.DONE, Event.THROTTLE
-_IS_DONE, _DEAD = JobStatus.DONE, JobStatus.DEAD
-
-
-class _OtherFinish(Struct, frozen=True, omit_defaults=True):
-    """A finish that is not Done, as the server function reads it."""
-
-    key: int
-    epoch: int
-    event: str
-    status: str
-    delay_s: float | None
-    error: str | None
-    ran_s: float
-    waited_s: float | None
-    traceback: str | None = None
 
 
 class _Head(Struct, frozen=True):
     """The last row of a reply. ``missed``: finishes that were not applied, as (key, epoch, whether
-    they were applied before); ``walked``: how many index entries the claim read."""
+    they were applied before); ``walked``: how many index entries the claim read; ``unmarked``:
+    started marks to send again; ``steps`` and ``waits``: answers to them."""
 
     now: Instant
     alive: bool
@@ -73,6 +48,9 @@ class _Head(Struct, frozen=True):
     missed: list[tuple[int, int, bool]] | None
     queues: list[str] | None
     walked: int
+    unmarked: list[tuple[int, int]] | None = None
+    steps: Found | None = None
+    waits: Found | None = None
 
 
 _head: Final = msgspec.json.Decoder(_Head)
@@ -89,30 +67,38 @@ class Exchanger:
         self.watermarks = ClaimWatermarks(server.clock)
         # Whether the last claim returned few jobs: then the next one probably does too.
         self._last_was_small = True
+        # Started marks that a user's own transaction kept from being written, by owner.
+        self._unmarked: dict[int, list[Claim]] = {}
 
     async def exchange(self, request: Exchange) -> Exchanged:
         """One exchange; see ``forge_jobs.store.jobs``."""
-        finishes = _unique(request.finish)
+        finishes = exchange_arguments.unique(request.finish)
+        if self._unmarked:
+            request = self._with_unmarked(request)
+        steps = step_arguments.of(request, finishes)
         now = self._server.store_clock.bind()
         queues_to_notify: list[str] = []
-        if _is_plain(finishes):
-            name, values = self._statement(request, finishes)
-            found = await self._server.ask(
-                self._sql[name], now, request.owner, request.number, *values, limit_s=_LIMIT_S
-            )
-            head = _head.decode(found[-1]["head"])
-            missed = head.missed
+        if exchange_arguments.is_plain(finishes):
+            name, values = self._statement(request, finishes, steps, now)
+            found = await self._server.ask(self._sql[name], *values, limit_s=_LIMIT_S)
+            before = head = _head.decode(found[-1]["head"])
         else:
 
             async def work(link: Link) -> tuple[Sequence[Row], _Head, list[str]]:
-                return await self._in_steps(link, request, finishes, now)
+                return await self._in_steps(link, request, finishes, steps, now)
 
             found, before, queues_to_notify = await self._server.within(work, limit_s=_LIMIT_S)
             head = _head.decode(found[-1]["head"])
-            missed = before.missed
             queues_to_notify += before.queues or ()
         claims = _claims(found, request)
         queues_to_notify += head.queues or ()
+        if steps is not None:
+            claimed = {job.key for job in claims}
+            queues_to_notify += [
+                finish.queue for finish in steps.pending(before.waits) if finish.key not in claimed
+            ]
+        if before.unmarked is not None:
+            self._unmarked[request.owner] = [Claim(*claim) for claim in before.unmarked]
         self.watermarks.update(request, claims, head.walked)
         if request.want:
             self._last_was_small = len(claims) <= _SMALL_CLAIM
@@ -122,11 +108,21 @@ class Exchanger:
             now=head.now,
             alive=head.alive,
             control_version=head.control,
-            verdicts=_verdicts(request.finish, finishes, missed),
+            verdicts=_verdicts(request.finish, finishes, before.missed),
             claims=claims,
             cancels=head.cancels or (),
-            next_due=head.next_due,
+            next_due=None if head.next_due == NEVER else head.next_due,
+            steps=() if steps is None else steps.step_answers(before.steps),
+            waits=() if steps is None else steps.wait_answers(before.waits),
         )
+
+    def _with_unmarked(self, request: Exchange) -> Exchange:
+        """The request with the started marks that an earlier one could not write."""
+        again = self._unmarked.pop(request.owner, [])
+        ended = {end.key for end in request.finish} | {claim.key for claim in request.release}
+        known = {*request.started}
+        more = [claim for claim in again if claim.key not in ended and claim not in known]
+        return structs.replace(request, started=[*request.started, *more]) if more else request
 
     async def dead_letters(self, link: Link, died: Sequence[int]) -> list[NewJob]:
         """The ``on_dead`` jobs of jobs that died in this transaction."""
@@ -149,21 +145,30 @@ class Exchanger:
         return jobs
 
     async def _in_steps(
-        self, link: Link, request: Exchange, finishes: Sequence[Finish], now: Instant | None
+        self,
+        link: Link,
+        request: Exchange,
+        finishes: Sequence[Finish],
+        steps: StepArguments | None,
+        now: Instant | None,
     ) -> tuple[Sequence[Row], _Head, list[str]]:
         """Write the finishes, then their successors, then claim; successors can be claimed too."""
+        if steps is not None:
+            topics, ends = steps.locks
+            await link.fetch(self._sql["lock_for_steps"], topics, request.owner, ends)
         row = await link.row(self._sql["store_now"], now)
         assert row is not None
         at: Instant = row["now"]
         delays = await self._throttles(link, request.owner, finishes, at)
-        call = self._sql["exchange"]
+        call = "exchange" if steps is None else "exchange_steps"
         first = await link.fetch(
-            call,
+            self._sql[call],
+            *(() if steps is None else steps.values),
             at,
             request.owner,
             request.number,
-            *_write_arguments(request, finishes, delays),
-            *_NO_CLAIMS,
+            *write_arguments(request, finishes, delays),
+            *NO_CLAIMS,
         )
         head = _head.decode(first[-1]["head"])
         missed = {(key, epoch) for key, epoch, _ in head.missed or ()}
@@ -173,8 +178,9 @@ class Exchanger:
         jobs += await self.dead_letters(link, died)
         if jobs:
             await self._enqueuer.insert(link, jobs, at)
+        claim = self._claim_arguments(request)
         found = await link.fetch(
-            call, at, request.owner, request.number, *_NO_WRITES, *self._claim_arguments(request)
+            self._sql["exchange"], at, request.owner, request.number, *NO_WRITES, *claim
         )
         return found, head, [job.queue for job in jobs]
 
@@ -226,19 +232,32 @@ class Exchanger:
                 await link.fetch(self._sql["close_gate"], queue, gate.until, gate.count, now)
         return delays
 
-    def _statement(self, request: Exchange, finishes: Sequence[Finish]) -> tuple[str, list[Any]]:
+    def _statement(
+        self,
+        request: Exchange,
+        finishes: Sequence[Finish],
+        steps: StepArguments | None,
+        now: Instant | None,
+    ) -> tuple[str, list[Any]]:
         """The statement of a plain exchange, and its arguments."""
         claim = self._claim_arguments(request)
         *wants, watermarks, kinds = claim
-        if self._last_was_small and _only_claims(request) and watermarks is None and kinds is None:
-            return "claim_waiting", wants
-        return "exchange", _write_arguments(request, finishes, {}) + claim
+        whose = [now, request.owner, request.number]
+        if (
+            self._last_was_small
+            and watermarks is None
+            and kinds is None
+            and exchange_arguments.only_claims(request)
+        ):
+            return "claim_waiting", whose + wants
+        values = whose + write_arguments(request, finishes, {}) + claim
+        return ("exchange", values) if steps is None else ("exchange_steps", steps.values + values)
 
     def _claim_arguments(self, request: Exchange) -> list[Any]:
         """The arguments of the claims."""
         want = request.want
         if not want:
-            return list(_NO_CLAIMS)
+            return list(NO_CLAIMS)
         by_kind = any(one.kinds for one in want)
         watermarks = {} if by_kind else self.watermarks.positions(want)
         return [
@@ -248,73 +267,6 @@ class Exchanger:
             rows.as_json(watermarks) if watermarks else None,
             [",".join(one.kinds) or None for one in want] if by_kind else None,
         ]
-
-
-# Arguments of ``forge.exchange`` for an exchange without writes, and for one without claims: see
-# ``_write_arguments`` and ``_claim_arguments``.
-_NO_WRITES: Final = (None,) * 20
-_NO_CLAIMS: Final = (None,) * 5
-
-
-def _write_arguments(
-    request: Exchange, finishes: Sequence[Finish], delays: dict[int, float]
-) -> list[Any]:
-    """The arguments of finishes, releases, start marks and notes."""
-    done, timed = [finish for finish in finishes if finish.event is _DONE], request.timed
-    rest = () if len(done) == len(finishes) else [
-        _OtherFinish(
-            finish.key, finish.epoch, finish.event.value, finish.status.value,
-            delays.get(finish.key, finish.delay_s),
-            None if finish.error is None else rows.storable(finish.error), finish.ran_s,
-            finish.waited_s if timed and finish.event is not Event.MISSING else None,
-            None if finish.traceback is None else rows.storable(finish.traceback),
-        )
-        for finish in finishes
-        if finish.event is not _DONE
-    ]  # fmt: skip
-    notes, lines = _note_arguments(request.notes)
-    return [
-        *(
-            (
-                [finish.key for finish in done],
-                [finish.epoch for finish in done],
-                _if_any([finish.result for finish in done]),
-                [finish.ran_s for finish in done],
-                rows.as_json([finish.waited_s for finish in done]) if timed else None,
-                *roll_up.done_entries(done, timed=timed),
-            )
-            if done
-            else (None,) * 13
-        ),
-        rows.as_json(rest) if rest else None,
-        *_pairs(request.release),
-        *_pairs(request.started),
-        notes,
-        lines,
-    ]
-
-
-def _unique(finishes: Sequence[Finish]) -> list[Finish]:
-    """The finishes to send, in order of their keys: of repeated ones only the first."""
-    plain = {
-        finish.key for finish in finishes if finish.event is _DONE and finish.status is _IS_DONE
-    }
-    if len(plain) == len(finishes):
-        return sorted(finishes, key=_key)
-    seen: dict[tuple[int, int], Finish] = {}
-    for finish in finishes:
-        if (finish.event, finish.status) not in _OUTCOMES:
-            raise Invalid(f"a claim cannot end as {finish.status} by {finish.event}")
-        seen.setdefault((finish.key, finish.epoch), finish)
-    return sorted(seen.values(), key=_claim)
-
-
-def _is_plain(finishes: Sequence[Finish]) -> bool:
-    return not [
-        finish
-        for finish in finishes
-        if finish.jobs or finish.status is _DEAD or finish.event is _THROTTLE
-    ]
 
 
 def _verdicts(
@@ -349,47 +301,3 @@ def _claims(found: Sequence[Row], request: Exchange) -> list[ClaimedJob]:
 
 def _claim_order(job: ClaimedJob) -> tuple[int, int, int]:
     return (job.priority, job.run_at, job.key)
-
-
-def _if_any(column: list[Any]) -> list[Any] | None:
-    return None if column.count(None) == len(column) else column
-
-
-def _only_claims(request: Exchange) -> bool:
-    """Whether an exchange writes nothing but claims."""
-    writes = request.finish or request.release or request.started or request.notes
-    return bool(request.want) and not writes
-
-
-def _pairs(claims: Sequence[Claim]) -> tuple[list[int] | None, list[int] | None]:
-    if not claims:
-        return None, None
-    ordered = sorted(claims, key=_claim)
-    return [claim.key for claim in ordered], [claim.epoch for claim in ordered]
-
-
-def _note_arguments(notes: Sequence[Note]) -> tuple[str | None, str | None]:
-    """The last progress of each claim, and all log lines in their order, as JSON."""
-    if not notes:
-        return None, None
-    progress: dict[tuple[int, int], dict[str, Any]] = {}
-    lines: list[dict[str, Any]] = []
-    for note in notes:
-        key, epoch = note.claim.key, note.claim.epoch
-        last = progress.setdefault((key, epoch), {"key": key, "epoch": epoch})
-        if note.progress is not None:
-            last["progress"] = note.progress
-        if note.progress_note is not None:
-            last["note"] = rows.storable(note.progress_note)
-        lines += (
-            {
-                "key": key, "epoch": epoch, "at": line.at, "level": rows.storable(line.level),
-                "message": rows.storable(line.message),
-            }
-            for line in note.lines
-        )  # fmt: skip
-    changed = [last for last in progress.values() if len(last) > 2]
-    return (
-        rows.as_json(changed) if changed else None,
-        rows.as_json(lines) if lines else None,
-    )

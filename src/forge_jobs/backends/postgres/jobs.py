@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.store.jobs import (
@@ -41,7 +41,7 @@ class PostgresJobs:
         self._enqueuer = enqueuer
         self._queries = queries
         self._exchanger = Exchanger(server, notifier, enqueuer)
-        self._actions = Actions(server, self._notify, queries)
+        self._actions = Actions(server, self.notify, queries)
         self._declare_dead = declare_dead
         self._sql = sql_files.statements("jobs", server.address.schema)
 
@@ -82,7 +82,7 @@ class PostgresJobs:
             ), queues_to_notify
 
         reaped, queues_to_notify = await self._server.within(work)
-        await self._notify(queues_to_notify)
+        await self.notify(queues_to_notify)
         return reaped
 
     async def promote(self, *, limit: int) -> Promoted:
@@ -104,12 +104,12 @@ class PostgresJobs:
             row = await link.row(self._sql["next_expiry"])
             if row is not None and row["at"] is not None:
                 left.append(row["at"])
-            next_due = min(left, default=None)
+            next_due = min((at for at in left if at < NEVER), default=None)
             more = next_due is not None and next_due <= now
             return Promoted(promoted, expired, next_due, more), queues_to_notify
 
         answer, queues_to_notify = await self._server.within(work)
-        await self._notify(queues_to_notify)
+        await self.notify(queues_to_notify)
         return answer
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
@@ -122,7 +122,7 @@ class PostgresJobs:
             return len(held), [] if row is None else row["queues"] or []
 
         moved, queues_to_notify = await self._server.within(work)
-        await self._notify(queues_to_notify)
+        await self.notify(queues_to_notify)
         return moved
 
     async def act(
@@ -139,6 +139,10 @@ class PostgresJobs:
         how = Asked(action, reason, delay_s, run_at)
         return await self._actions.act(how, selection, limit=limit, after=after)
 
+    async def retry_from(self, job_id: str, step: str) -> bool:
+        """See ``StepStore.retry_from``."""
+        return await self._actions.retry_from(job_id, step)
+
     async def purge(self, keep: Retention, *, limit: int) -> int:
         return await self._actions.purge(keep, limit=limit)
 
@@ -151,7 +155,7 @@ class PostgresJobs:
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         return await self._queries.peek(job_ids)
 
-    async def _notify(self, queues: Sequence[str]) -> None:
+    async def notify(self, queues: Sequence[str]) -> None:
         """Notify workers of these queues, whose first claimable jobs may have changed."""
         self._exchanger.watermarks.forget(queues)
         await self._notifier.notify(queues)

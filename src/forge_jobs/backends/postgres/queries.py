@@ -31,6 +31,8 @@ from .rows import MAX_KEY
 # Sorting this many keys takes a few milliseconds.
 _MAX_SORTED: Final = 50_000
 _LAST_QUEUE: Final = chr(0x10FFFF)
+# The states of the index ``jobs_due``.
+_DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.SUSPENDED)
 
 
 class Queries:
@@ -223,8 +225,8 @@ def _live_sources(wanted: Filter, counted: FilterCounts) -> tuple[str, ...]:
                 sources.append("failed")
             case JobStatus.RUNNING | JobStatus.HELD if not many:
                 sources.append(status.value)
-            case JobStatus.SCHEDULED if not many and (
-                counted.by_status[JobStatus.FAILED] <= _MAX_SORTED
+            case JobStatus.SCHEDULED | JobStatus.SUSPENDED if all(
+                counted.by_status[each] <= _MAX_SORTED for each in _DUE_LATER
             ):
                 sources.append("due")
             case JobStatus.PENDING if not many:
@@ -233,7 +235,7 @@ def _live_sources(wanted: Filter, counted: FilterCounts) -> tuple[str, ...]:
                 continue
             case _:
                 return ("live",)
-    return tuple(sources)
+    return tuple(dict.fromkeys(sources))
 
 
 def _ended_sources(wanted: Filter) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from .connection.driver import Row
 
 _histogram_of = msgspec.json.Decoder(Histogram).decode
 _instant: Final = Packing(">q")
-_RELEASED_TO: Final = ("pending", "scheduled", "held")
+_RELEASED_TO: Final = ("pending", "scheduled", "held", "suspended")
 
 
 class Delta(Struct, frozen=True, order=True):

@@ -18,6 +18,7 @@ from forge_jobs.core.job import (
     shown_progress,
 )
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.steps import ClaimedSteps, StepKind, StepRecord
 from forge_jobs.core.text import storable as storable
 
 from .connection.driver import Row
@@ -34,6 +35,27 @@ class _StoredError(msgspec.Struct, frozen=True, array_like=True):
     message: str
 
 
+class StoredStep(msgspec.Struct, frozen=True, array_like=True):
+    """A step as ``step_json_v1`` makes it."""
+
+    name: str
+    kind: StepKind
+    epoch: int
+    began_at: int
+    ended_at: int
+    value: str | None
+    fingerprint: int | None
+
+
+class _StoredSteps(msgspec.Struct, frozen=True):
+    """What ``claimed_steps_v1`` makes."""
+
+    failed_runs: int
+    more: bool
+    steps: tuple[StoredStep, ...]
+
+
+_stored_steps: Final = msgspec.json.Decoder(_StoredSteps)
 _stored_errors: Final = msgspec.json.Decoder(tuple[_StoredError, ...])
 
 
@@ -42,14 +64,29 @@ def claimed(row: Row) -> ClaimedJob:
     (
         key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
         priority, crashes, timeout_s, throttled_since, missing_since, tags, limit_key, trace,
-        options, _,
+        options, steps,
     ) = row  # fmt: skip
     return ClaimedJob(
         key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
         priority, crashes, timeout_s, throttled_since, missing_since,
         () if tags is None else tuple(tags), limit_key, trace,
         None if options is None else _decode(options),
+        None if steps is None else _claimed_steps(steps),
     )  # fmt: skip
+
+
+def step_record(stored: StoredStep) -> StepRecord:
+    """A step from its JSON."""
+    value = None if stored.value is None else stored.value.encode()
+    return StepRecord(
+        stored.name, stored.kind, stored.epoch, stored.began_at, stored.ended_at, value,
+        stored.fingerprint, 0 if value is None else len(value),
+    )  # fmt: skip
+
+
+def _claimed_steps(text: str) -> ClaimedSteps:
+    stored = _stored_steps.decode(text)
+    return ClaimedSteps(tuple(map(step_record, stored.steps)), stored.more, stored.failed_runs)
 
 
 def record(row: Row, tag: int) -> JobRecord:
@@ -96,6 +133,8 @@ def record(row: Row, tag: int) -> JobRecord:
         on_dead=None if on_dead is None else _successor.decode(on_dead),
         trace=row["trace"],
         options=None if options is None else _decode(options),
+        has_steps=row["has_steps"],
+        failed_runs=row["failed_runs"] or 0,
     )
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.steps import StepWrite
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged
@@ -18,6 +20,7 @@ from . import schema, sql_files
 from .connection import address
 from .connection.server import Server
 from .enqueue import Enqueuer
+from .events import PostgresEvents
 from .jobs import PostgresJobs
 from .limits import PostgresLimits
 from .maintenance import PostgresMaintenance
@@ -29,6 +32,7 @@ from .processes import PostgresProcesses
 from .queries import Queries
 from .schedules import PostgresSchedules, PostgresTokenBuckets
 from .settings import PostgresSettings
+from .steps import PostgresSteps
 from .user_transactions import LIBRARIES, UserTransactions
 
 
@@ -61,6 +65,8 @@ class PostgresStore:
         self.jobs = PostgresJobs(
             server, notifier, self._enqueuer, self._queries, processes.declare_dead
         )
+        self.steps = PostgresSteps(server, self._queries, self.jobs.retry_from)
+        self.events = PostgresEvents(server, self._queries, self.jobs.notify)
         self._limits = PostgresLimits(server, notifier)
         self.settings = settings = PostgresSettings(server, notifier, self._limits)
         self.queues = Queues(settings, self._limits)
@@ -114,6 +120,18 @@ class PostgresStore:
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return await self._transactions.aenqueue_in(transaction, jobs)
+
+    def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        return self._transactions.send_in(transaction, events)
+
+    async def asend_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        return await self._transactions.asend_in(transaction, events)
+
+    def store_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        self._transactions.store_step_in(transaction, owner, step)
+
+    async def astore_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        await self._transactions.astore_step_in(transaction, owner, step)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         return await self._listener.subscribe(queues, notify)

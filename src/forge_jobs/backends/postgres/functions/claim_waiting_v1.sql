@@ -1,13 +1,13 @@
 -- set: claim_waiting_v1
--- revision: 2
--- requires: primitives_v1, limit_buckets_v1, exchange_v1
+-- revision: 3
+-- requires: primitives_v1, limit_buckets_v1, exchange_v1, steps_v1
 
 -- The hot call of a worker that only waits for jobs.
 
 -- What exchange_v1 does for a process that has nothing to write, in a single statement: between jobs that come far
 -- apart, the number of statements decides the latency of a start. In every case that is not plain (limits, gates,
--- tracks, due jobs, a paused queue, cancel requests, an expired lease, a dedupe key to free, more jobs than can
--- start at once) nothing is claimed here, and exchange_v1 is called.
+-- tracks, due jobs, a paused queue, cancel requests, an expired lease, a dedupe key to free, open events, more jobs
+-- than can start at once) nothing is claimed here, and exchange_v1 is called.
 CREATE OR REPLACE FUNCTION forge.claim_waiting_v1(
     p_now bigint, p_owner bigint, p_number bigint, p_queues text[], p_free integer[],
     p_prefetch integer[]
@@ -29,7 +29,7 @@ BEGIN
     WITH wants AS MATERIALIZED (
         SELECT w.queue, w.free, w.free + least(w.prefetch, 1) AS max_claims,
             (SELECT j.run_at FROM forge.jobs j
-                WHERE j.queue = w.queue AND j.status IN ('scheduled', 'failed')
+                WHERE j.queue = w.queue AND j.status IN ('scheduled', 'failed', 'suspended')
                 ORDER BY j.run_at LIMIT 1) AS due,
             (SELECT j.id FROM forge.jobs j
                 WHERE j.queue = w.queue AND j.status = 'pending' AND j.track IS NOT NULL
@@ -55,6 +55,7 @@ BEGIN
                 WHERE j.status = 'held' AND j.limit_bucket >= 'new:' AND j.limit_bucket < 'new<')
             AND NOT EXISTS (SELECT 1 FROM forge.limits)
             AND NOT EXISTS (SELECT 1 FROM forge.gates)
+            AND NOT EXISTS (SELECT 1 FROM forge.events e WHERE e.open)
             AND NOT EXISTS (SELECT 1 FROM forge.cancel_requests c WHERE c.owner = p_owner)
     ),
     -- Index: jobs_claim, in its order.
@@ -84,7 +85,7 @@ BEGIN
         FROM plain CROSS JOIN picked l WHERE j.id BETWEEN l.id AND l.id
         RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, j.enqueued_at,
             j.run_at, j.priority, j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
-            j.limit_key, j.lane, j.lane_order, j.trace, j.options
+            j.limit_key, j.lane, j.lane_order, j.trace, j.options, j.steps, j.failed_runs
     ),
     -- One entry per job: grouping what is mostly one row would only cost.
     counted AS (
@@ -97,7 +98,7 @@ BEGIN
         t.attempts, t.max_attempts, t.enqueued_at, t.run_at, true, t.priority, t.crashes,
         t.timeout_s, t.throttled_since, t.missing_since, t.tags,
         COALESCE(t.limit_key, forge.first_limit_bucket_v1(t.queue, t.lane, t.lane_order, NULL)), t.trace,
-        t.options, NULL::jsonb
+        t.options, CASE WHEN t.steps THEN forge.claimed_steps_v1(t.id, t.failed_runs) END
     FROM taken t
     UNION ALL
     SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,

@@ -1,10 +1,11 @@
 -- set: due_jobs_v1
--- revision: 2
--- requires: primitives_v1, limit_buckets_v1
+-- revision: 3
+-- requires: primitives_v1, limit_buckets_v1, events_v1
 
 -- Promotion of due jobs, expiry, and the cancellation of waiting jobs.
 
--- Due jobs of one queue become pending, at most p_limit; expired ones are cancelled instead. Index: jobs_due.
+-- Due jobs of one queue become pending, at most p_limit; expired ones are cancelled instead. Suspended ones have a wait
+-- that must be decided, so that they take a path of their own. Index: jobs_due.
 CREATE OR REPLACE FUNCTION forge.promote_queue_v1(
     p_now bigint, p_queue text, p_limit integer, OUT promoted integer, OUT expired integer)
 LANGUAGE plpgsql VOLATILE
@@ -19,7 +20,8 @@ BEGIN
         SELECT j.id, j.status, COALESCE(j.expires_at <= p_now, false) AS late,
             forge.first_limit_bucket_v1(j.queue, j.lane, j.lane_order, j.limit_key) AS limit_bucket
         FROM forge.jobs j
-        WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed') AND j.run_at <= p_now
+        WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= p_now
+            AND (j.status <> 'suspended') IS TRUE
         ORDER BY j.run_at, j.id
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED
@@ -52,10 +54,16 @@ BEGIN
     IF v_bound OR v_buckets IS NOT NULL THEN
         PERFORM forge.admit_unchecked_v1(p_now, 1000);
     END IF;
+    IF promoted + expired < p_limit AND EXISTS (SELECT 1 FROM forge.jobs j
+        WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= p_now
+            AND (j.status = 'suspended') IS TRUE)
+    THEN
+        promoted := promoted + forge.promote_suspended_v1(p_now, p_queue, p_limit - promoted - expired);
+    END IF;
 END
 $$;
 
--- Cancels jobs in any waiting state. The rows are locked already.
+-- Cancels jobs in any waiting state, or suspended ones. The rows are locked already.
 CREATE OR REPLACE FUNCTION forge.cancel_waiting_v1(p_now bigint, p_jobs bigint[], p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -67,6 +75,7 @@ BEGIN
     UPDATE forge.jobs
     SET status = 'cancelled', finished_at = p_now, last_error = p_reason, limit_bucket = NULL
     WHERE id = ANY (p_jobs);
+    DELETE FROM forge.waits WHERE job = ANY (p_jobs);
     PERFORM forge.archive_v1(p_jobs);
     PERFORM forge.free_keys_at_end_v1(p_jobs, p_now, false);
     PERFORM forge.admit_buckets_of_jobs_v1(p_now, p_jobs);

@@ -1,6 +1,6 @@
 -- set: exchange_v1
--- revision: 2
--- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1
+-- revision: 3
+-- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1, steps_v1, events_v1
 
 -- The hot call of a worker that has something to write.
 
@@ -8,11 +8,12 @@
 -- started marks, then claims jobs for the free slots. See forge_jobs.store.jobs.
 --
 -- Arrays of keys come sorted, by epoch where a key stands twice, so that rows are locked in the order of their ids and
--- width_bucket finds the epoch of an id. Returns one row per claim and a
+-- width_bucket finds the epoch of an id. Returns one row per claim, with its steps as head if it has some, and a
 -- last row with a NULL key whose head holds the rest:
 --   now, alive, control, next_due, cancels: as in Exchanged
 --   missed: [[key, epoch, already?], …] for finishes that were not applied
---   queues: queues that have more to do because of releases and admissions
+--   queues: queues that have more to do because of releases, admissions and events
+--   unmarked: [[key, epoch], …] of started marks to send again
 --   walked: how many index entries the search for jobs read (see p_watermarks)
 -- p_watermarks: {queue: [[priority, run_at, id], …]}: where the search starts in a queue whose claim index begins
 -- with many dead entries that vacuum may not remove yet.
@@ -51,6 +52,8 @@ DECLARE
     v_keyed boolean;
     v_waiting boolean;
     v_missed jsonb;
+    v_unmarked jsonb;
+    v_open boolean;
     v_released text[];
     v_alive boolean;
     v_queue record;
@@ -72,6 +75,10 @@ DECLARE
     v_opens bigint;
     v_walked bigint := 0;
 BEGIN
+    -- No earlier call of this owner may store steps of a job that is released: see steps_v1.
+    IF p_release_keys IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock(forge.owner_lock_v1(p_owner));
+    END IF;
     IF p_notes IS NOT NULL OR p_lines IS NOT NULL THEN
         PERFORM forge.write_notes_v1(p_owner, p_notes, p_lines);
     END IF;
@@ -91,15 +98,15 @@ BEGIN
                 throttles, unique_waiting, status, queue, kind, payload, owner, exchange,
                 started_at, finished_at, expires_at, dedupe_key, limit_key, lane, lane_order,
                 throttled_since, missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead,
-                trace, options, last_error, errors, progress_note, result)
+                trace, options, steps, failed_runs, last_error, errors, progress_note, result)
             SELECT
                 id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
                 throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
                 COALESCE(started_at, v_now - round(p_done_ran[ordinal] * 1000000)::bigint), v_now,
                 expires_at,
                 dedupe_key, limit_key, lane, lane_order, throttled_since, missing_since, timeout_s,
-                dedupe_for_s, progress, tags, on_dead, trace, options, last_error, errors, progress_note,
-                p_done_results[ordinal]
+                dedupe_for_s, progress, tags, on_dead, trace, options, steps, failed_runs, last_error, errors,
+                progress_note, p_done_results[ordinal]
             FROM deleted
             RETURNING id, dedupe_key IS NOT NULL AS keyed,
                 limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound, lane_order IS NOT NULL AS laned
@@ -172,7 +179,7 @@ BEGIN
     IF p_queues IS NOT NULL AND (v_laned OR v_finished IS NOT NULL) THEN
         PERFORM forge.promote_queue_v1(v_now, w.queue, 1000) FROM unnest(p_queues) AS w(queue)
         WHERE EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = w.queue
-            AND j.status IN ('scheduled', 'failed') AND j.run_at <= v_now);
+            AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= v_now);
     END IF;
 
     -- Jobs that waited for these are admitted and may be claimed below.
@@ -182,21 +189,27 @@ BEGIN
     END IF;
 
     IF p_started_keys IS NOT NULL THEN
-        WITH marked AS (
-            UPDATE forge.jobs j SET started_at = v_now
-            WHERE j.id = ANY (p_started_keys)
-                AND j.epoch = p_started_epochs[width_bucket(j.id, p_started_keys)]
-                AND (j.owner = p_owner AND j.status = 'running') IS TRUE AND j.started_at IS NULL
-            RETURNING j.unique_waiting
-        )
-        SELECT bool_or(unique_waiting) INTO v_waiting FROM marked;
+        -- Else a user's own transaction has locked a row.
+        IF pg_try_advisory_xact_lock(forge.open_steps_lock_v1(p_owner)) THEN
+            WITH marked AS (
+                UPDATE forge.jobs j SET started_at = v_now
+                WHERE j.id = ANY (p_started_keys)
+                    AND j.epoch = p_started_epochs[width_bucket(j.id, p_started_keys)]
+                    AND (j.owner = p_owner AND j.status = 'running') IS TRUE AND j.started_at IS NULL
+                RETURNING j.unique_waiting
+            )
+            SELECT bool_or(unique_waiting) INTO v_waiting FROM marked;
+        ELSE
+            SELECT m.waiting, m.unmarked INTO v_waiting, v_unmarked
+            FROM forge.mark_started_v1(v_now, p_owner, p_started_keys, p_started_epochs) AS m;
+        END IF;
         IF v_waiting THEN
             PERFORM forge.free_keys_at_start_v1(p_started_keys);
         END IF;
     END IF;
 
     -- All checks in one statement: a statement costs more than a check. What others change from
-    -- here on is seen by the next exchange. Index: jobs_held and the primary keys.
+    -- here on is seen by the next exchange. Index: jobs_held, events_open and the primary keys.
     SELECT EXISTS (
             SELECT 1 FROM forge.processes p
             WHERE p.id = p_owner AND NOT p.dead
@@ -206,9 +219,10 @@ BEGIN
         EXISTS (SELECT 1 FROM forge.limits),
         EXISTS (SELECT 1 FROM forge.limits WHERE concurrency IS NOT NULL AND per IS NULL),
         EXISTS (SELECT 1 FROM forge.gates),
+        EXISTS (SELECT 1 FROM forge.events e WHERE e.open),
         (SELECT version FROM forge.control WHERE id = 1),
         (SELECT jsonb_agg(c.job) FROM forge.cancel_requests c WHERE c.owner = p_owner)
-    INTO v_alive, v_new, v_limited, v_capped, v_gated, v_control, v_cancels;
+    INTO v_alive, v_new, v_limited, v_capped, v_gated, v_open, v_control, v_cancels;
 
     -- Done stands although a cancel was requested, and nothing is left to cancel. Index: the primary key and
     -- cancel_requests_owner.
@@ -229,6 +243,10 @@ BEGIN
             WHERE h.id = ANY (v_done));
     END IF;
 
+    IF v_open AND v_alive THEN
+        v_released := v_released || (SELECT d.queues FROM forge.deliver_open_v1(v_now, 500) AS d);
+    END IF;
+
     IF v_alive AND p_queues IS NOT NULL THEN
         IF v_new THEN
             v_released := v_released || forge.admit_unchecked_v1(v_now, 100);
@@ -242,7 +260,7 @@ BEGIN
                 CASE WHEN g.until > v_now THEN g.until END AS closed_until,
                 string_to_array(w.kinds, ',') AS kinds,
                 EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = w.queue
-                    AND j.status IN ('scheduled', 'failed') AND j.run_at <= v_now) AS due,
+                    AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= v_now) AS due,
                 EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = w.queue
                     AND j.status = 'pending' AND j.track IS NOT NULL) AS tracked
             FROM unnest(p_queues, p_free, p_prefetch, p_kinds) WITH ORDINALITY
@@ -320,7 +338,7 @@ BEGIN
                                 WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
                                     AND l.concurrency IS NOT NULL AND l.per IS NULL
                                 ORDER BY l.name DESC LIMIT 1) END),
-                        j.trace, j.options, NULL::jsonb;
+                        j.trace, j.options, CASE WHEN j.steps THEN forge.claimed_steps_v1(j.id, j.failed_runs) END;
                     INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
                     SELECT v_minute, v_queue.queue, k.kind, 'pending', 'running', count(*)
                     FROM unnest(v_kinds) AS k(kind) GROUP BY k.kind;
@@ -332,7 +350,7 @@ BEGIN
             -- When a queue that had too few jobs may have more. Index: jobs_due, jobs_claim.
             IF COALESCE(cardinality(v_picked), 0) < v_wanted THEN
                 SELECT j.run_at INTO v_due FROM forge.jobs j
-                WHERE j.queue = v_queue.queue AND j.status IN ('scheduled', 'failed')
+                WHERE j.queue = v_queue.queue AND j.status IN ('scheduled', 'failed', 'suspended')
                 ORDER BY j.run_at LIMIT 1;
                 IF v_queue.closed_until IS NOT NULL THEN
                     IF EXISTS (SELECT 1 FROM forge.jobs j
@@ -370,6 +388,7 @@ BEGIN
         'next_due', v_next,
         'cancels', v_cancels,
         'missed', v_missed,
+        'unmarked', v_unmarked,
         'queues', to_jsonb(v_released),
         'walked', v_walked);
     RETURN NEXT;

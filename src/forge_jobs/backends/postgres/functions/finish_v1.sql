@@ -1,10 +1,11 @@
 -- set: finish_v1
--- revision: 2
--- requires: primitives_v1, limit_buckets_v1
+-- revision: 3
+-- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Writes of a worker about jobs it has claimed: notes, finishes other than done, releases.
 
--- Progress and log lines of claims that this owner still holds; the newest 1,000 lines of a job are kept.
+-- Progress and log lines of claims that this owner still holds; the newest 1,000 lines of a job are kept. Progress of a
+-- job whose row a user's own transaction has locked is left out: newer progress follows.
 CREATE OR REPLACE FUNCTION forge.write_notes_v1(p_owner bigint, p_notes jsonb, p_lines jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -12,13 +13,19 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
 DECLARE
     v_job bigint;
 BEGIN
+    WITH own AS MATERIALIZED (
+        SELECT j.id, n.progress, n.note
+        FROM jsonb_to_recordset(p_notes)
+            AS n(key bigint, epoch integer, progress double precision, note text)
+        JOIN forge.jobs j ON j.id BETWEEN n.key AND n.key AND j.epoch = n.epoch
+        WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        ORDER BY j.id + 0
+        FOR NO KEY UPDATE OF j SKIP LOCKED
+    )
     UPDATE forge.jobs j
     SET progress = COALESCE(n.progress, j.progress),
         progress_note = COALESCE(n.note, j.progress_note)
-    FROM jsonb_to_recordset(p_notes)
-        AS n(key bigint, epoch integer, progress double precision, note text)
-    WHERE j.id BETWEEN n.key AND n.key AND j.epoch = n.epoch
-        AND (j.owner = p_owner AND j.status = 'running') IS TRUE;
+    FROM own n WHERE j.id BETWEEN n.id AND n.id;
     FOR v_job IN
         WITH written AS (
             INSERT INTO forge.job_logs (job, at, level, message)
@@ -57,9 +64,50 @@ BEGIN
 END
 $$;
 
--- Every finish but Done: failed, scheduled again, dead; cancelled if that was requested. Returns the ids of the
--- claims that were valid. Rows are locked before the cancel requests are read, so that a request that came first is
--- always seen.
+-- Restarts: deletes the steps of those that are pending now, with an older payload, then stores the steps of the
+-- finishes. The rows are locked. Index: the primary keys.
+CREATE OR REPLACE FUNCTION forge.restart_jobs_v1(p_jobs bigint[], p_pending bigint[], p_finishes jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_restarted bigint[] := ARRAY(
+        SELECT e.key FROM jsonb_to_recordset(p_finishes) AS e(key bigint, payload text)
+        WHERE e.payload IS NOT NULL AND e.key = ANY (p_pending));
+BEGIN
+    DELETE FROM forge.steps WHERE job = ANY (v_restarted);
+    DELETE FROM forge.large_payloads WHERE job = ANY (v_restarted);
+    INSERT INTO forge.large_payloads (job, payload)
+    SELECT e.key, convert_to(e.payload, 'UTF8') FROM jsonb_to_recordset(p_finishes) AS e(key bigint, payload text)
+    WHERE octet_length(e.payload) > 2048 AND e.key = ANY (v_restarted);
+    INSERT INTO forge.steps (job, began_at, ended_at, epoch, kind, name, value, fingerprint)
+    SELECT e.key, s.began_at, s.ended_at, e.epoch, s.kind, s.name, convert_to(s.value, 'UTF8'), s.fingerprint
+    FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer, steps jsonb)
+    CROSS JOIN LATERAL jsonb_to_recordset(e.steps) AS s(began_at bigint, ended_at bigint, kind text, name text,
+        value text, fingerprint bigint)
+    WHERE e.key = ANY (p_jobs)
+    ON CONFLICT DO NOTHING;
+END
+$$;
+
+-- What suspended jobs wait for. Events up to now were looked at, so that none of them is looked at again. Index: the
+-- primary key, events_topic.
+CREATE OR REPLACE FUNCTION forge.add_waits_v1(p_jobs bigint[], p_finishes jsonb) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    INSERT INTO forge.waits (job, began_at, after, since, epoch, topic, step, deadline)
+    SELECT e.key, e.began_at, greatest(t.after, (SELECT max(v.seq) FROM forge.events v WHERE v.topic = t.topic)), t.since,
+        e.epoch, t.topic, e.step, e.deadline
+    FROM jsonb_to_recordset(p_finishes)
+        AS e(key bigint, epoch integer, began_at bigint, step text, deadline bigint, topics jsonb)
+    CROSS JOIN LATERAL jsonb_to_recordset(e.topics) AS t(topic text, after bigint, since bigint)
+    WHERE e.key = ANY (p_jobs)
+    ON CONFLICT DO NOTHING
+$$;
+
+-- Every finish but Done: failed, scheduled again, suspended, restarted, dead; cancelled if that was requested. Returns
+-- the ids of the claims that were valid. Rows are locked before the cancel requests are read, so that a request that
+-- came first is always seen. A job that waits for an event becomes pending if its step is stored by now
+-- (take_events_v1); the locks of its topics are held.
 CREATE OR REPLACE FUNCTION forge.finish_claims_v1(p_now bigint, p_owner bigint, p_finishes jsonb) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -67,6 +115,8 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
 DECLARE
     v_jobs bigint[];
     v_terminal bigint[];
+    v_suspended bigint[];
+    v_pending bigint[];
     v_keyed boolean;
 BEGIN
     SELECT array_agg(l.id) INTO v_jobs FROM (
@@ -83,10 +133,23 @@ BEGIN
     WITH changed AS (
         UPDATE forge.jobs j
         SET status = t.target,
-            run_at = CASE WHEN t.target IN ('scheduled', 'failed')
-                THEN p_now + round(COALESCE(e.delay_s, 0) * 1000000)::bigint ELSE j.run_at END,
-            -- Finishes that spend no attempt lead to scheduled.
-            attempts = j.attempts - (t.target = 'scheduled')::integer,
+            run_at = CASE t.target
+                WHEN 'scheduled' THEN COALESCE(e.run_at, p_now + round(COALESCE(e.delay_s, 0) * 1000000)::bigint)
+                WHEN 'failed' THEN COALESCE(e.run_at, p_now + round(COALESCE(e.delay_s, 0) * 1000000)::bigint)
+                -- Never: core.instant.NEVER.
+                WHEN 'suspended' THEN COALESCE(e.run_at, 253402300799000000)
+                WHEN 'pending' THEN p_now
+                ELSE j.run_at END,
+            -- Finishes that spend no attempt lead to these, or say so.
+            attempts = j.attempts - (t.target IN ('scheduled', 'suspended', 'pending')
+                OR (t.target = 'failed' AND e.returned IS TRUE))::integer,
+            failed_runs = CASE WHEN t.target = 'failed' AND e.returned THEN COALESCE(j.failed_runs, 0) + 1
+                WHEN t.target = 'pending' AND e.event = 'restart' THEN NULL ELSE j.failed_runs END,
+            -- It has made progress: it does not expire any more.
+            steps = COALESCE(e.stepped, j.steps),
+            expires_at = CASE WHEN e.stepped THEN NULL ELSE j.expires_at END,
+            payload = CASE WHEN t.target <> 'pending' OR e.payload IS NULL THEN j.payload
+                WHEN octet_length(e.payload) <= 2048 THEN convert_to(e.payload, 'UTF8') END,
             crashes = j.crashes + (e.event = 'crash')::integer,
             throttles = j.throttles + (e.event = 'throttle')::integer,
             throttled_since = CASE WHEN e.event = 'throttle'
@@ -104,10 +167,13 @@ BEGIN
                 ELSE COALESCE(e.error, j.last_error) END
         FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer, event text, status text,
                 delay_s double precision, error text, ran_s double precision,
-                waited_s double precision)
+                waited_s double precision, run_at bigint, stepped boolean, returned boolean, step text, payload text)
         LEFT JOIN forge.cancel_requests c ON c.job = e.key
         CROSS JOIN LATERAL (
-            SELECT CASE WHEN c.job IS NULL THEN e.status ELSE 'cancelled' END AS target) AS t
+            SELECT CASE WHEN c.job IS NOT NULL THEN 'cancelled'
+                WHEN e.status = 'suspended' AND EXISTS (
+                    SELECT 1 FROM forge.steps s WHERE s.job = e.key AND s.name = e.step) THEN 'pending'
+                ELSE e.status END AS target) AS t
         WHERE j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
             AND (j.owner = p_owner AND j.status = 'running') IS TRUE
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.event, e.ran_s, e.waited_s
@@ -124,8 +190,16 @@ BEGIN
         FROM changed GROUP BY queue, kind, status
     )
     SELECT array_agg(id) FILTER (WHERE status IN ('dead', 'cancelled')),
-        bool_or(dedupe_key IS NOT NULL)
-    INTO v_terminal, v_keyed FROM changed;
+        bool_or(dedupe_key IS NOT NULL), array_agg(id) FILTER (WHERE status = 'suspended'),
+        array_agg(id) FILTER (WHERE status = 'pending')
+    INTO v_terminal, v_keyed, v_suspended, v_pending FROM changed;
+    IF p_finishes @? '$[*].steps' OR v_pending IS NOT NULL THEN
+        PERFORM forge.restart_jobs_v1(v_jobs, v_pending, p_finishes);
+        PERFORM forge.hold_over_limits_v1(p_now, v_pending);
+    END IF;
+    IF v_suspended IS NOT NULL THEN
+        PERFORM forge.add_waits_v1(v_suspended, p_finishes);
+    END IF;
     -- Apart from the row: up to 16 KiB each. Index: the primary key.
     IF p_finishes @? '$[*].traceback' THEN
         PERFORM forge.add_tracebacks_v1(p_now, v_jobs, p_finishes);
@@ -145,7 +219,8 @@ END
 $$;
 
 -- Releases claims: to pending without spending the attempt, to cancelled if that was requested. The epoch rises
--- either way, so that a late finish is stale. Returns the queues that have more to do.
+-- either way, so that a late finish is stale. A row that a user's own transaction keeps locked for more than a second is
+-- left out: it is reaped, or released again. The owner's lock is held or taken. Returns the queues that have more to do.
 CREATE OR REPLACE FUNCTION forge.release_claims_v1(p_now bigint, p_owner bigint, p_keys bigint[], p_epochs integer[])
 RETURNS text[]
 LANGUAGE plpgsql VOLATILE
@@ -158,13 +233,25 @@ DECLARE
     v_limited boolean;
     v_queues text[];
 BEGIN
-    SELECT array_agg(l.id) INTO v_jobs FROM (
-        SELECT j.id FROM forge.jobs j
-        WHERE j.id = ANY (p_keys) AND j.epoch = p_epochs[width_bucket(j.id, p_keys)]
-            AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-        ORDER BY j.id
-        FOR UPDATE OF j
-    ) AS l;
+    PERFORM pg_advisory_xact_lock(forge.owner_lock_v1(p_owner));
+    BEGIN
+        PERFORM set_config('lock_timeout', '1s', true);
+        SELECT array_agg(l.id) INTO v_jobs FROM (
+            SELECT j.id FROM forge.jobs j
+            WHERE j.id = ANY (p_keys) AND j.epoch = p_epochs[width_bucket(j.id, p_keys)]
+                AND (j.owner = p_owner AND j.status = 'running') IS TRUE
+            ORDER BY j.id
+            FOR UPDATE OF j
+        ) AS l;
+    EXCEPTION WHEN lock_not_available THEN
+        SELECT array_agg(l.id) INTO v_jobs FROM (
+            SELECT j.id FROM forge.jobs j
+            WHERE j.id = ANY (p_keys) AND j.epoch = p_epochs[width_bucket(j.id, p_keys)]
+                AND (j.owner = p_owner AND j.status = 'running') IS TRUE
+            ORDER BY j.id
+            FOR UPDATE OF j SKIP LOCKED
+        ) AS l;
+    END;
     IF v_jobs IS NULL THEN
         RETURN '{}';
     END IF;
@@ -174,9 +261,12 @@ BEGIN
             attempts = j.attempts - (c.job IS NULL)::integer,
             epoch = j.epoch + 1,
             owner = NULL,
+            steps = CASE WHEN s.found THEN true ELSE j.steps END,
+            expires_at = CASE WHEN s.found THEN NULL ELSE j.expires_at END,
             finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
             last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
         FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
+        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.key) AS found) AS s
         WHERE j.id BETWEEN r.key AND r.key
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key
     ),

@@ -1,5 +1,5 @@
 -- set: operators_v1
--- revision: 2
+-- revision: 3
 -- requires: primitives_v1, limit_buckets_v1
 
 -- Bulk actions of operators: retry, run now, delete.
@@ -52,7 +52,7 @@ BEGIN
                 ELSE 'held' END,
             limit_bucket = forge.first_limit_bucket_v1(queue, lane, lane_order, limit_key),
             run_at = p_now, attempts = 0, crashes = 0, throttles = 0,
-            throttled_since = NULL, missing_since = NULL, result = NULL, finished_at = NULL,
+            throttled_since = NULL, missing_since = NULL, result = NULL, finished_at = NULL, failed_runs = NULL,
             expires_at = CASE WHEN expires_at > p_now THEN expires_at END
         WHERE id = ANY (p_jobs)
         RETURNING queue
@@ -62,8 +62,9 @@ BEGIN
 END
 $$;
 
--- Held jobs become pending, room or not; with p_run_now scheduled and failed ones become due at once and wait in
--- their limit bucket if they have to. The rows are locked already. Returns the queues that have more to do.
+-- Held jobs become pending, room or not; with p_run_now scheduled, failed and suspended ones become due at once and
+-- wait in their limit bucket if they have to; the wait of a suspended one is forgotten. The rows are locked already.
+-- Returns the queues that have more to do.
 CREATE OR REPLACE FUNCTION forge.make_pending_v1(p_now bigint, p_jobs bigint[], p_run_now boolean)
 RETURNS text[]
 LANGUAGE plpgsql VOLATILE
@@ -89,13 +90,15 @@ BEGIN
     )
     SELECT array_agg(DISTINCT queue) INTO v_queues FROM changed;
     IF p_run_now THEN
+        DELETE FROM forge.waits WHERE job = ANY (p_jobs);
         v_queues := v_queues || forge.admit_buckets_of_jobs_v1(p_now, p_jobs);
     END IF;
     RETURN v_queues;
 END
 $$;
 
--- Deletes jobs that are not running, with their logs, tracebacks, payloads and dedupe keys. The rows are locked already.
+-- Deletes jobs that are not running, with their logs, tracebacks, payloads, steps, waits and dedupe keys. The rows are
+-- locked already.
 CREATE OR REPLACE FUNCTION forge.delete_jobs_v1(p_now bigint, p_jobs bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -123,7 +126,9 @@ BEGIN
     ),
     bodies AS (DELETE FROM forge.large_payloads b USING gone g WHERE b.job BETWEEN g.id AND g.id),
     logs AS (DELETE FROM forge.job_logs l USING gone g WHERE l.job BETWEEN g.id AND g.id),
-    tracebacks AS (DELETE FROM forge.job_tracebacks t USING gone g WHERE t.job BETWEEN g.id AND g.id)
+    tracebacks AS (DELETE FROM forge.job_tracebacks t USING gone g WHERE t.job BETWEEN g.id AND g.id),
+    steps AS (DELETE FROM forge.steps s USING gone g WHERE s.job BETWEEN g.id AND g.id),
+    waits AS (DELETE FROM forge.waits w USING gone g WHERE w.job BETWEEN g.id AND g.id)
     INSERT INTO forge.counter_entries (minute, queue, kind, source, jobs)
     SELECT p_now - p_now % 60000000, queue, kind, status, count(*)
     FROM gone GROUP BY queue, kind, status;

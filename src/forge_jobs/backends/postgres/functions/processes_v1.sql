@@ -1,12 +1,13 @@
 -- set: processes_v1
--- revision: 2
--- requires: primitives_v1, limit_buckets_v1
+-- revision: 3
+-- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Reaping jobs of dead processes, and dividing slots among the living ones.
 
 -- Declares processes dead whose lease ran out, and takes running jobs from owners that are dead or unknown: to
 -- pending, to dead when no attempt is left, to cancelled if that was requested. Owners are found one by one in the
--- index jobs_owner, so that no row of a living one is read.
+-- index jobs_owner, so that no row of a living one is read. An owner that is storing steps right now is left for the
+-- next time, as is a job whose row is locked (steps_v1).
 CREATE OR REPLACE FUNCTION forge.reap_v1(p_now bigint, p_note text, p_limit integer,
     OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean,
     OUT died bigint[], OUT queues text[])
@@ -14,6 +15,7 @@ LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
+    v_owners bigint[];
     v_jobs bigint[];
     v_terminal bigint[];
     v_keyed boolean;
@@ -28,10 +30,13 @@ BEGIN
                 ORDER BY j.owner LIMIT 1)
         FROM owners o WHERE o.owner IS NOT NULL
     )
+    SELECT array_agg(o.owner) INTO v_owners FROM owners o
+    WHERE o.owner IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM forge.processes p WHERE p.id = o.owner AND NOT p.dead);
+    v_owners := ARRAY(SELECT o FROM unnest(v_owners) AS o WHERE pg_try_advisory_xact_lock(forge.owner_lock_v1(o)));
     SELECT array_agg(l.id) INTO v_jobs FROM (
         SELECT j.id
-        FROM owners o JOIN forge.jobs j ON j.owner = o.owner AND j.status = 'running'
-        WHERE NOT EXISTS (SELECT 1 FROM forge.processes p WHERE p.id = o.owner AND NOT p.dead)
+        FROM unnest(v_owners) AS o(owner) JOIN forge.jobs j ON j.owner = o.owner AND j.status = 'running'
         ORDER BY j.id + 0
         LIMIT p_limit + 1
         FOR UPDATE OF j SKIP LOCKED
@@ -45,6 +50,8 @@ BEGIN
             epoch = j.epoch + 1,
             owner = NULL,
             crashes = j.crashes + t.started::integer,
+            steps = CASE WHEN t.stepped THEN true ELSE j.steps END,
+            expires_at = CASE WHEN t.stepped THEN NULL ELSE j.expires_at END,
             finished_at = CASE WHEN t.target = 'pending' THEN NULL ELSE p_now END,
             errors = CASE WHEN t.started
                 THEN forge.append_error_v1(j.errors, p_now, j.attempts, p_note) ELSE j.errors END,
@@ -52,6 +59,7 @@ BEGIN
                 WHEN t.started THEN p_note ELSE j.last_error END
         FROM (
             SELECT r.id, c.reason, r.started_at IS NOT NULL AS started,
+                r.started_at IS NOT NULL AND EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.id) AS stepped,
                 r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer AS kept,
                 CASE WHEN c.job IS NOT NULL THEN 'cancelled'
                     WHEN r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer

@@ -11,6 +11,16 @@ SELECT * FROM forge.exchange_v1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
     $22, $23, $24, $25, $26, $27, $28);
 
+-- name: exchange_steps
+-- The same of a process whose running jobs store steps or wait for events.
+SELECT * FROM forge.exchange_steps_v1(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39);
+
+-- name: lock_for_steps
+-- The locks of such an exchange, where several statements follow.
+SELECT forge.lock_for_steps_v1($1, $2, $3);
+
 -- name: claim_waiting
 -- The hot call of a process that has nothing to write.
 SELECT * FROM forge.claim_waiting_v1($1, $2, $3, $4, $5, $6);
@@ -102,17 +112,17 @@ SELECT * FROM forge.reap_v1($1, $2, $3);
 SELECT forge.expire_v1($1, $2) AS expired;
 
 -- name: due_queues
--- Queues with scheduled or failed jobs, found one by one without reading the rest. Index: jobs_due.
+-- Queues with scheduled, failed or suspended jobs, found one by one without reading the rest. Index: jobs_due.
 WITH RECURSIVE waiting(queue) AS (
-    (SELECT queue FROM forge.jobs WHERE status IN ('scheduled', 'failed') ORDER BY queue LIMIT 1)
+    (SELECT queue FROM forge.jobs WHERE status IN ('scheduled', 'failed', 'suspended') ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT j.queue FROM forge.jobs j
-            WHERE j.status IN ('scheduled', 'failed') AND j.queue > w.queue
+            WHERE j.status IN ('scheduled', 'failed', 'suspended') AND j.queue > w.queue
             ORDER BY j.queue LIMIT 1)
     FROM waiting w WHERE w.queue IS NOT NULL
 )
 SELECT w.queue, (SELECT j.run_at FROM forge.jobs j
-        WHERE j.status IN ('scheduled', 'failed') AND j.queue = w.queue
+        WHERE j.status IN ('scheduled', 'failed', 'suspended') AND j.queue = w.queue
         ORDER BY j.run_at LIMIT 1) AS run_at
 FROM waiting w WHERE w.queue IS NOT NULL;
 

@@ -4,20 +4,21 @@
 -- name: job
 -- One or more jobs. All columns by name: a prepared statement with * would fail after a migration of a newer release
 -- has added a column. Index: the primary keys.
-SELECT r.*, c.at AS cancel_requested_at, b.payload AS body
+SELECT r.*, c.at AS cancel_requested_at, b.payload AS body,
+    COALESCE(r.steps, EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.id)) AS has_steps
 FROM (
     SELECT id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes, throttles,
         unique_waiting, status, queue, kind, payload, owner, exchange, started_at, finished_at,
         expires_at, track, limit_bucket, dedupe_key, limit_key, lane, lane_order, throttled_since,
         missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead, trace, options,
-        last_error, errors, progress_note, result
+        last_error, errors, progress_note, result, steps, failed_runs
     FROM forge.jobs WHERE id = ANY (string_to_array($1, ',')::bigint[])
     UNION ALL
     SELECT id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes, throttles,
         unique_waiting, status, queue, kind, payload, owner, exchange, started_at, finished_at,
         expires_at, track, limit_bucket, dedupe_key, limit_key, lane, lane_order, throttled_since,
         missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead, trace, options,
-        last_error, errors, progress_note, result
+        last_error, errors, progress_note, result, steps, failed_runs
     FROM forge.history WHERE id = ANY (string_to_array($1, ',')::bigint[])
 ) AS r
 LEFT JOIN forge.cancel_requests c ON c.job = r.id
@@ -164,7 +165,7 @@ SELECT 'held' AS source, string_agg(k.id::text, ',') AS keys FROM (
 -- The next jobs that wait for their time. Index: jobs_due.
 SELECT 'due' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs
-    WHERE status IN ('scheduled', 'failed') AND queue >= $3 AND queue <= $4 AND id < $1
+    WHERE status IN ('scheduled', 'failed', 'suspended') AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_line
