@@ -15,8 +15,11 @@ from typing import Any
 import msgspec
 
 from forge_jobs.core.errors import Unavailable, Unknown
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.steps import StepWrite
+from forge_jobs.store.events import EventStore
 from forge_jobs.store.jobs import Exchange, Exchanged, JobStore
 from forge_jobs.store.limits import Limits
 from forge_jobs.store.metrics import MetricsStore
@@ -24,6 +27,7 @@ from forge_jobs.store.processes import ProcessStore
 from forge_jobs.store.queues import Queues
 from forge_jobs.store.schedules import CronSchedules
 from forge_jobs.store.settings import SettingStore
+from forge_jobs.store.steps import StepStore
 from forge_jobs.store.store import Capabilities, Maintenance, Notify, Store, Subscription
 from forge_jobs.store.token_buckets import TokenBuckets
 from rigs.simulation.dice import Dice
@@ -260,6 +264,8 @@ class FaultyStore:
         self.metrics: MetricsStore = proxy("ledger", target.metrics)
         self.limits: Limits = proxy("limits", target.limits)
         self.settings: SettingStore = proxy("settings", target.settings)
+        self.steps: StepStore = proxy("steps", target.steps)
+        self.events: EventStore = proxy("events", target.events)
         # A synchronous call cannot take virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
             target.capabilities, sync_calls=False, transactions=(), server_side=server_side
@@ -295,6 +301,18 @@ class FaultyStore:
         raise RuntimeError("a user's transaction cannot be simulated")
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        raise RuntimeError("a user's transaction cannot be simulated")
+
+    def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        raise RuntimeError("a user's transaction cannot be simulated")
+
+    async def asend_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        raise RuntimeError("a user's transaction cannot be simulated")
+
+    def store_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        raise RuntimeError("a user's transaction cannot be simulated")
+
+    async def astore_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
         raise RuntimeError("a user's transaction cannot be simulated")
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:

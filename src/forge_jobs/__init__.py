@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from forge_jobs.app import Forge, open_storage
     from forge_jobs.client.bulk_result import BulkResult
     from forge_jobs.client.job import Job
+    from forge_jobs.client.job_history import StoredStep
     from forge_jobs.client.task import AsyncTask, DefTask, Task
     from forge_jobs.config import (
         DEFAULT_QUEUE_WORKERS,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         BadName,
         BadOption,
         BadPayload,
+        BadStep,
         BadTime,
         BadUrl,
         Closed,
@@ -56,7 +58,9 @@ if TYPE_CHECKING:
         Unavailable,
         Unknown,
         UnknownKind,
+        WaitTimeout,
     )
+    from forge_jobs.core.events import SentEvent
     from forge_jobs.core.job import JobRecord, NewJob
     from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
     from forge_jobs.core.retry import Retry
@@ -107,6 +111,7 @@ if TYPE_CHECKING:
         ensure_default_rate_limits,
     )
     from .engine.running.registry import HandlerRegistry, JobHandler
+    from .engine.steps.waiting import ReceivedEvent
 
     __version__: str
 
@@ -114,6 +119,7 @@ _NAMES = {
     "app": "Forge open_storage",
     "client.bulk_result": "BulkResult",
     "client.job": "Job",
+    "client.job_history": "StoredStep",
     "client.task": "AsyncTask DefTask Task",
     "config": (
         "DEFAULT_QUEUE_WORKERS DEFAULT_SHUTDOWN_TIMEOUT EngineSettings queues_from_env "
@@ -122,11 +128,12 @@ _NAMES = {
     "core.dead_letter": "DeadJob",
     "core.errors": (
         "BadAppPath BadArguments BadConfig BadCron BadDuration BadName BadOption BadPayload "
-        "BadTime BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken "
+        "BadStep BadTime BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken "
         "KindTaken LeaseLost NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused "
         "ResultTimeout SchemaMismatch ServerTooOld StoreError StoreReplaced Unavailable Unknown "
-        "UnknownKind"
+        "UnknownKind WaitTimeout"
     ),
+    "core.events": "SentEvent",
     "core.job": "JobRecord NewJob",
     "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
     "core.retry": "Retry",
@@ -139,6 +146,7 @@ _NAMES = {
     ),
     "engine.running.registry": "HandlerRegistry JobHandler",
     "engine.requests.routing": "DefaultRouter KindPrefixRouter Router",
+    "engine.steps.waiting": "ReceivedEvent",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
     "engine.services": (
         "CleanupReport CronTickReport RollReport cleanup_once cron_tick_once metrics_roll_once "
@@ -177,6 +185,7 @@ __all__ = [
     "BadName",
     "BadOption",
     "BadPayload",
+    "BadStep",
     "BadTime",
     "BadUrl",
     "BulkResult",
@@ -231,21 +240,25 @@ __all__ = [
     "QueueRuntime",
     "RateLimit",
     "RateLimiter",
+    "ReceivedEvent",
     "Refused",
     "ResultTimeout",
     "Retry",
     "RollReport",
     "Router",
     "SchemaMismatch",
+    "SentEvent",
     "ServerTooOld",
     "Snooze",
     "StoreError",
     "StoreReplaced",
+    "StoredStep",
     "Task",
     "Throttled",
     "Unavailable",
     "Unknown",
     "UnknownKind",
+    "WaitTimeout",
     "WorkerPoolConfig",
     "WorkerPoolHandler",
     "cleanup_once",

@@ -35,7 +35,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
 
-from .forge_store import ForgeStore
+from .forge_events import ForgeEvents
 from .local_run import LocalRuns
 from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
-class Forge(ForgeStore):
+class Forge(ForgeEvents):
     """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
     ::

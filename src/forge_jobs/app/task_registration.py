@@ -142,6 +142,7 @@ def _handler(
         child=child,
         options=settings.options,
         signature=task.signature.published,
+        encode=functools.partial(task.signature.encode, limit=settings.payload_limit),
         declare=functools.cache(functools.partial(_declaration, task)),
     )
 

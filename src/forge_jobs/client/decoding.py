@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from forge_jobs.core import payload
+from forge_jobs.core.custom_types import from_json
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.kind_signature import ArgumentMismatch, KindSignature
 
-from .custom_types import from_json
 from .parameters import Parameter, ParameterKind, Parameters
 
 _EMPTY = b"{}"

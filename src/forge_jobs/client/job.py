@@ -14,6 +14,7 @@ from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.jobs import Peek
 
 from .job_actions import act_on, due_fields, not_found
+from .job_history import JobHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -26,7 +27,7 @@ R = TypeVar("R")
 _REASON = "cancelled by the application"
 
 
-class Job(Generic[R]):
+class Job(JobHistory, Generic[R]):
     """The handle of a stored job, as ``enqueue`` returns it.
 
     ``id``, ``duplicate`` and ``status`` are set at once. ``duplicate``: the dedupe key was taken,

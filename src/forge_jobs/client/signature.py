@@ -12,11 +12,17 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from forge_jobs.core import payload
+from forge_jobs.core.custom_types import (
+    can_change,
+    changed_fields,
+    check_annotation,
+    from_json,
+    is_same,
+)
 from forge_jobs.core.declaration import ArgumentNames
 from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
 from forge_jobs.core.kind_signature import KindSignature
 
-from .custom_types import can_change, changed_fields, check_annotation, from_json, is_same
 from .decoding import ArgumentDecoder, result_reader
 from .parameters import Parameter, ParameterKind, Parameters, Unresolved, read, type_text
 

@@ -123,9 +123,9 @@ def decide(
     ``result`` (encoded) and ``jobs`` are used for Done only. ``roll`` is a random number in [0, 1).
     ``progress`` is given if the job has stored steps.
     """
-    if isinstance(outcome, Done):
-        return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
     steps = None if progress is None else FinishSteps()
+    if isinstance(outcome, Done):
+        return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s, steps=steps)
     match outcome:
         case Failed(message=message, retry_after_s=min_delay_s):
             delay_s = max(backoff.jittered_s(job.attempts, roll), min_delay_s)
@@ -173,11 +173,12 @@ def done(
     jobs: tuple[NewJob, ...] = (),
     ran_s: float = 0.0,
     waited_s: float = 0.0,
+    steps: FinishSteps | None = None,
 ) -> Finish:
     """The finish of a success, which depends on neither time nor a random number."""
     return Finish(
         job.key, job.epoch, _DONE_EVENT, _DONE, job.queue, job.kind,
-        0.0, result, None, None, jobs, ran_s, waited_s, job.enqueued_at,
+        0.0, result, None, None, jobs, ran_s, waited_s, job.enqueued_at, None, steps,
     )  # fmt: skip
 
 

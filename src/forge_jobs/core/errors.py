@@ -6,7 +6,7 @@
      ├ Invalid          the caller is wrong; repeating the call cannot help
      │   ├ BadName  BadOption  BadDuration  BadTime  BadCron  BadUrl  BadConfig  BadAppPath
      │   ├ BadPayload ─ PayloadTooLarge
-     │   ├ BadArguments  UnknownKind  KindTaken  NoQueues  NotYet
+     │   ├ BadArguments  UnknownKind  KindTaken  NoQueues  NotYet  BadStep
      ├ NotFound         the named job, queue, schedule or limit does not exist
      ├ Conflict         KeyTaken  Refused  LeaseLost
      ├ StoreError
@@ -17,6 +17,7 @@
      │   ├ NotWritable ─ ServerTooOld
      │   ├ Corrupt  SchemaMismatch
      ├ ResultTimeout  JobFailed     while waiting for a result
+     ├ WaitTimeout                  while waiting for an event
      └ Closed           closed during the call, or the interpreter is shutting down
 
 Each class has a stable ``code``; programs compare the class or the code, never the text.
@@ -159,6 +160,13 @@ class NotYet(Invalid):
     code = "not_yet"
 
 
+class BadStep(Invalid):
+    """A step, sleep or wait of a handler cannot be done as asked, or what is stored of it does not
+    fit the code any more. The text names the step and the remedy."""
+
+    code = "bad_step"
+
+
 class NotFound(ForgeError):
     """The named thing does not exist."""
 
@@ -257,6 +265,12 @@ class ResultTimeout(ForgeError, TimeoutError):
     ``TimeoutError`` too, as callers of other waiting functions expect."""
 
     code = "result_timeout"
+
+
+class WaitTimeout(ForgeError, TimeoutError):
+    """No event was sent before the deadline of ``ctx.wait_for``."""
+
+    code = "wait_timeout"
 
 
 class JobFailed(ForgeError):

@@ -53,6 +53,14 @@ def decode_text(text: str | bytes, *, what: str = "payload") -> Any:
         raise BadPayload(f"{what} is not valid JSON: {error}") from error
 
 
+def comparable(value: object) -> bytes | None:
+    """JSON bytes that are equal for equal values, for comparing only; None if there is no JSON."""
+    try:
+        return _stable_encoder.encode(value)
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError):
+        return None
+
+
 # Classes whose JSON form is their text.
 TEXT_TYPES: Final = (
     PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network,
@@ -127,3 +135,4 @@ def _depth(data: bytes) -> int:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
+_stable_encoder = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")

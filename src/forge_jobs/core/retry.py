@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from .errors import BadOption
 from .instant import Duration, seconds
+from .steps import MAX_FAILED_RUNS
 
 _MAX_DOUBLINGS = 30
 
@@ -40,10 +41,11 @@ class Retry:
     ``Retry(base="15s", max="1h", jitter=0.1)`` doubles the delay from ``base`` to ``max``.
     ``Retry(delays=["30s", "2m"])`` gives exact steps; the last one repeats, without jitter unless
     ``jitter`` is given. ``only`` retries these exceptions alone, ``never`` excludes some. A job
-    whose exception is not retried is dead at once.
+    whose exception is not retried is dead at once. ``total`` bounds the failed runs of a job with
+    steps: one that stored a step spends no attempt.
     """
 
-    __slots__ = ("backoff", "never", "only")
+    __slots__ = ("backoff", "never", "only", "total")
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class Retry:
         delays: Sequence[Duration] = (),
         only: tuple[type[BaseException], ...] = (),
         never: tuple[type[BaseException], ...] = (),
+        total: int = MAX_FAILED_RUNS,
     ) -> None:
         steps = tuple(seconds(step, field="delays") for step in delays)
         spread = (0.0 if steps else 0.1) if jitter is None else jitter
@@ -63,8 +66,11 @@ class Retry:
         if base_s > max_s:
             raise BadOption(f"Retry(base={base!r}) is longer than max={max!r}: raise max")
         self.backoff = Backoff(base_s=base_s, max_s=max_s, jitter=spread, steps_s=steps)
+        if not isinstance(total, int) or total < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadOption(f"Retry(total={total!r}) must be a whole number of at least 1")
         self.only = only
         self.never = never
+        self.total = total
 
     def allows(self, error: BaseException) -> bool:
         """Whether an attempt that raised this exception is retried."""

@@ -18,6 +18,7 @@ from .names import key_text
 
 MAX_STEPS: Final = 10_000
 MAX_VALUE_BYTES: Final = 256 << 10
+MAX_HISTORY_BYTES: Final = 64 << 20
 MAX_FAILED_RUNS: Final = 100
 # With a claim come at most so many steps and bytes of values; the engine reads the rest by page.
 MAX_CLAIMED_STEPS: Final = 1_000
@@ -32,8 +33,8 @@ class StepKind(StrEnum):
 
     *step*: the value of a function. *error*: an error that the caller declared (``errors=``).
     *sleep*: the instant until which the job sleeps. *event*: the event that a wait took
-    (``core.events.TakenEvent``). *timeout*: a wait whose deadline passed. *cursor*: the last event
-    of a topic that the job took before a restart; its name is the topic.
+    (``core.events.TakenEvent``). *timeout*: a wait whose deadline passed. *cursor*: the ``seq`` of
+    the last event of a topic that the job took before a restart; its name is ``cursor_name``.
     """
 
     STEP = "step"
@@ -127,6 +128,22 @@ def step_identity(name: str, *, key: str | None = None, number: int = 1) -> str:
     if key is not None:
         return f"{name}{_KEY_SEPARATOR}{key}"
     return name if number == 1 else f"{name}{_NUMBER_SIGN}{number}"
+
+
+def cursor_name(topic: str) -> str:
+    """The name of the cursor of a topic: no step of a user can have it."""
+    return f"{_NUMBER_SIGN}{topic}"
+
+
+def deadline_name(identity: str) -> str:
+    """The name of the *sleep* that keeps the deadline of a wait, so that a wait that begins again
+    in a later run ends when it would have ended."""
+    return f"{_NUMBER_SIGN}{_NUMBER_SIGN}{identity}"
+
+
+def is_internal(identity: str) -> bool:
+    """Whether it is a cursor or a deadline, which handlers did not name."""
+    return identity.startswith(_NUMBER_SIGN)
 
 
 def shown_step(identity: str) -> str:

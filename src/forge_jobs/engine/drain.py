@@ -96,6 +96,7 @@ class _Drain:
             (exchange_loop.found_nothing or spent)
             and not parts.in_flight.held
             and parts.finish_buffer.is_empty
+            and parts.step_buffer.is_empty
         )
 
     async def run(self) -> DrainReport:

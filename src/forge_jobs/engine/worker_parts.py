@@ -21,6 +21,7 @@ from .claiming.dispatcher import Dispatcher
 from .claiming.exchange_loop import ExchangeLoop
 from .claiming.finish_buffer import FinishBuffer
 from .claiming.local_queues import LocalQueues
+from .claiming.step_buffer import StepBuffer
 from .claiming.store_time import StoreTime
 from .claiming.undeclared_jobs import UndeclaredJobs
 from .claiming.wake_signal import WakeSignal
@@ -94,6 +95,7 @@ class WorkerParts:
         self.store_time = StoreTime(clock)
         self.wake = WakeSignal(self.job_loop.loop)
         self.finish_buffer = self._new_finish_buffer(inputs.settings, overlap=overlap)
+        self.step_buffer = StepBuffer(self.wake)
         self.in_flight = self._new_in_flight(inputs, run_log)
         self.local_queues = self._new_local_queues(inputs)
         self.undeclared_jobs = self._new_undeclared_jobs(inputs)
@@ -101,6 +103,7 @@ class WorkerParts:
             self.in_flight,
             self.local_queues,
             self.finish_buffer,
+            self.step_buffer,
             Dispatcher(
                 self.in_flight,
                 self.local_queues,
@@ -154,6 +157,7 @@ class WorkerParts:
         return in_flight_jobs(
             environment,
             self.finish_buffer,
+            self.step_buffer,
             store_time=self.store_time,
             lease_state=self.registration.lease_state,
             run_log=run_log,

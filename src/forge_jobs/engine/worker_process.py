@@ -30,6 +30,7 @@ from .running.run import RunState
 from .running.run_log import RunLog
 from .services.cleanup import Cleanup
 from .services.cron import CronService
+from .services.event_delivery import EventDelivery
 from .services.leadership import LEAD_TTL_S, Leadership
 from .services.limit_repair import LimitRepair, publish_limits
 from .services.minute_report import MinuteReport
@@ -277,6 +278,7 @@ class WorkerProcess:
             Promote(store, store_now=self.parts.store_time.now),
             Routing(store),
             LimitRepair(store),
+            EventDelivery(store),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
             *self._report_services(),

@@ -1,7 +1,7 @@
 """Tools for tests: inline mode, controlled time, assertions, and the conformance suite of backends.
 
 For users' tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``,
-``enqueued``, ``reset``, ``areset``, ``Transaction``. ``forge_jobs.testing.conformance`` is the
+``enqueued``, ``reset``, ``areset``, ``Transaction``, ``steps_of``, ``events``. ``forge_jobs.testing.conformance`` is the
 suite that every backend must pass, and the only part that needs pytest. Nothing else in the package
 imports this room.
 """
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from .assertions import assert_enqueued, enqueued, refute_enqueued
     from .emptying import areset, reset
     from .inline_mode import inline
+    from .steps import events, steps_of
     from .transaction import Transaction
 
 __all__ = [
-    "Time", "Transaction", "areset", "assert_enqueued", "enqueued", "frozen", "inline", "moving",
-    "refute_enqueued", "reset",
+    "Time", "Transaction", "areset", "assert_enqueued", "enqueued", "events", "frozen", "inline",
+    "moving", "refute_enqueued", "reset", "steps_of",
 ]  # fmt: skip
 
 # Imported on first use: the conformance suite needs neither the engine nor Forge.
@@ -31,6 +32,8 @@ _HOMES = {
     "reset": "emptying",
     "inline": "inline_mode",
     "Time": "time",
+    "events": "steps",
+    "steps_of": "steps",
     "Transaction": "transaction",
     "frozen": "time",
     "moving": "time",

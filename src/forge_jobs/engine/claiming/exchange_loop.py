@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from forge_jobs.config import EngineSettings
-from forge_jobs.core.errors import Full, Invalid, Unavailable
+from forge_jobs.core.errors import Full, Invalid, LeaseLost, Unavailable
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
 from forge_jobs.core.status import Event
@@ -31,6 +31,7 @@ from .dispatcher import Dispatcher
 from .finish_buffer import EMPTY_BATCH, MAX_BATCH, Batch, FinishBuffer
 from .local_queues import LocalQueues
 from .reconciler import Reconciler
+from .step_buffer import EMPTY_STEPS, StepBatch, StepBuffer
 from .store_latency import StoreLatency
 from .store_time import StoreTime
 from .wake_signal import WakeSignal
@@ -56,6 +57,7 @@ class ExchangeLoop:
         in_flight: InFlightJobs,
         local_queues: LocalQueues,
         finish_buffer: FinishBuffer,
+        step_buffer: StepBuffer,
         dispatcher: Dispatcher,
         jobs: JobStore,
         registration: Registration,
@@ -73,6 +75,7 @@ class ExchangeLoop:
         self._in_flight = in_flight
         self._local_queues = local_queues
         self._finish_buffer = finish_buffer
+        self._step_buffer = step_buffer
         self._dispatcher = dispatcher
         self._jobs = jobs
         self._registration = registration
@@ -131,6 +134,7 @@ class ExchangeLoop:
         finally:
             self._local_queues.close()
             await self._background_finisher.cancel()
+            self._step_buffer.fail_all(LeaseLost("this worker has stopped"))
 
     def notify(self) -> None:
         """The store may have new jobs. Call it on the job loop."""
@@ -144,11 +148,12 @@ class ExchangeLoop:
         self._local_queues.clear()
         self._in_flight.lose_all()
         self._finish_buffer.clear()
+        self._step_buffer.fail_all(LeaseLost("this worker lost its lease"))
 
     # -- timing -----------------------------------------------------------------------------------
 
     def _next_at(self, now: float) -> float:
-        due_at = self._finish_buffer.due_at()
+        due_at = self._finish_buffer.due_at() if self._step_buffer.is_empty else -NEVER
         if due_at > now:
             due_at = min(due_at, self._claim_at(now))
         for queue in self._local_queues.by_name.values():
@@ -163,6 +168,8 @@ class ExchangeLoop:
 
     def _may_wait(self, now: float) -> bool:
         queues = self._local_queues
+        if not self._step_buffer.is_empty:
+            return False
         return queues.all_supplied and self._finish_buffer.may_wait() and queues.may_start(now)
 
     def _claim_at(self, now: float) -> float:
@@ -187,11 +194,13 @@ class ExchangeLoop:
     async def _exchange(self) -> None:
         now = self._mono()
         # Before the wants: a taken batch makes room for jobs that finish during the call.
-        batch = self._finish_buffer.take(1 if self._one_by_one else MAX_BATCH, now=now)
+        limit = 1 if self._one_by_one else MAX_BATCH
+        batch = self._finish_buffer.take(limit, now=now)
+        steps = self._step_buffer.take(0 if self._one_by_one and batch.finishes else limit)
         wants = self._wants(now)
         if self._overlap and self._background_finisher.start(batch, _wanted_jobs(wants)):
             batch = EMPTY_BATCH
-        await self._call(batch, wants, now)
+        await self._call(batch, wants, now, steps)
 
     def _is_healthy(self) -> bool:
         """Whether a second call may run beside this one: no error, no reconciliation pending."""
@@ -201,7 +210,9 @@ class ExchangeLoop:
     async def _write(self, batch: Batch) -> None:
         await self._call(batch, [], self._mono())
 
-    async def _call(self, batch: Batch, wants: list[Want], now: float) -> None:
+    async def _call(
+        self, batch: Batch, wants: list[Want], now: float, steps: StepBatch = EMPTY_STEPS
+    ) -> None:
         notifications, owner = self._notifications, self._registration.owner
         self._exchange_number += 1
         request = Exchange(
@@ -213,6 +224,8 @@ class ExchangeLoop:
             notes=batch.notes,
             want=wants,
             timed=self._settings.metrics,
+            steps=steps.writes,
+            waits=steps.checks,
         )
         self._local_queues.start_ready()
         try:
@@ -220,15 +233,21 @@ class ExchangeLoop:
         except Exception as error:
             self.store_latency.failed()
             if owner == self._registration.owner and not self._lease_state.dead:
-                self._handle_error(batch, error)
+                self._handle_error(batch, steps, error)
+            else:
+                steps.fail(LeaseLost("this worker lost its lease"))
             return
         if owner != self._registration.owner or self._lease_state.dead:
             # Declared dead during the call: its claims belong to the former registration.
+            steps.fail(LeaseLost("this worker lost its lease"))
             return
         self.errors = 0
         self.store_latency.add(self._mono() - now)
-        self._one_by_one = self._one_by_one and not self._finish_buffer.is_empty
+        self._one_by_one = self._one_by_one and not (
+            self._finish_buffer.is_empty and self._step_buffer.is_empty
+        )
         try:
+            steps.answer(reply.steps, reply.waits)
             self._apply(batch, wants, reply, notified=notifications != self._notifications)
         except Exception as error:
             # A bug here must not end the loop. Reconciling finds the claims it left behind.
@@ -307,10 +326,11 @@ class ExchangeLoop:
 
     # -- errors -------------------------------------------------------------------------------
 
-    def _handle_error(self, batch: Batch, error: Exception) -> None:
-        if isinstance(error, Invalid) and batch.finishes:
-            self._isolate_refused(batch, error)
+    def _handle_error(self, batch: Batch, steps: StepBatch, error: Exception) -> None:
+        if isinstance(error, Invalid) and (batch.finishes or not steps.is_empty):
+            self._isolate_refused(batch, steps, error)
             return
+        self._step_buffer.put_back(steps)
         if not batch.is_empty:
             self._finish_buffer.put_back(batch)
         if not isinstance(error, Unavailable | Full):
@@ -320,9 +340,13 @@ class ExchangeLoop:
         self._back_off(error)
         self._local_queues.start_ready()
 
-    def _isolate_refused(self, batch: Batch, error: Invalid) -> None:
-        """Find the finish that the store refuses as invalid: it must not block the others."""
-        if len(batch.finishes) == 1:
+    def _isolate_refused(self, batch: Batch, steps: StepBatch, error: Invalid) -> None:
+        """Find the finish or step that the store refuses: it must not block the others."""
+        if not batch.finishes and steps.is_single:
+            steps.fail(error)
+        else:
+            self._step_buffer.put_back(steps)
+        if len(batch.finishes) == 1 and steps.is_empty:
             refused = batch.finishes[0]
             self._run_log.rejected(refused, error)
             if refused.event is Event.DIE:
@@ -331,7 +355,8 @@ class ExchangeLoop:
                 batch.finishes.clear()
             else:
                 batch.finishes[0] = unstorable(refused, error)
-        self._finish_buffer.put_back(batch)
+        if not batch.is_empty:
+            self._finish_buffer.put_back(batch)
         self._one_by_one = True
 
     def _back_off(self, error: Exception) -> None:

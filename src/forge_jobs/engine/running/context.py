@@ -17,10 +17,13 @@ from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, ManyBindable, NewJob
 from forge_jobs.core.outcome import Stopped
+from forge_jobs.engine.steps.context_steps import ContextSteps
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
 
 if TYPE_CHECKING:
+    from forge_jobs.engine.steps.handler_steps import HandlerSteps
+
     from .rate_limit import RateLimiter
 
 P = ParamSpec("P")
@@ -70,6 +73,14 @@ class RunLink(Protocol):
 
     def add_successor(self, job: NewJob) -> None:
         """Store this job in the transaction that finishes the current one as done."""
+        ...
+
+    def handler_steps(self) -> "HandlerSteps":
+        """The steps of this run; made by the first call."""
+        ...
+
+    def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The payload of a restart with these arguments."""
         ...
 
 
@@ -173,7 +184,7 @@ class JobLog:
         _LOG.log(level, "%s", text, extra=self._extra)
 
 
-class Context:
+class Context(ContextSteps):
     """Passed to handlers that declare it by annotation."""
 
     __slots__ = ("_environment", "_link", "_log", "deadline", "job")
@@ -307,6 +318,12 @@ class Context:
         """``enqueue_many`` for coroutines."""
         jobs = self._bound_many(task, calls)
         return await self._environment.enqueuer.aenqueue(jobs) if jobs else []
+
+    def _handler_steps(self) -> "HandlerSteps":
+        return self._link.handler_steps()
+
+    def _payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        return self._link.payload_of(args, kwargs)
 
     def _soft_timeout_in_s(self) -> float | None:
         """The seconds until the soft timeout; None without one."""

@@ -5,17 +5,22 @@ does not decide what may start (the local queues do). Everything happens on the 
 ``add_notes``.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
-from forge_jobs.core.outcome import Missing
+from forge_jobs.core.outcome import Dead, Failed, Missing
 from forge_jobs.core.status import Event
 from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
+from forge_jobs.engine.claiming.step_buffer import StepBuffer
 from forge_jobs.engine.claiming.store_time import StoreTime
 from forge_jobs.engine.liveness.lease_state import LeaseState
+from forge_jobs.engine.steps.concluding import concluded
+from forge_jobs.engine.steps.run_steps import RunSteps, StepEnvironment
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.jobs import Verdict
@@ -46,6 +51,7 @@ class InFlightJobs:
         self,
         environment: RunEnvironment,
         finish_buffer: FinishBuffer,
+        step_buffer: StepBuffer,
         *,
         store_time: StoreTime,
         lease_state: LeaseState,
@@ -73,12 +79,16 @@ class InFlightJobs:
         self.handover = Handover(
             self, handlers, store, owner=owner, clock=clock, loop=job_loop.loop
         )
+        self.steps = StepEnvironment(
+            step_buffer, store, store_time, owner, job_loop, clock, self._lose
+        )
         self._finish_buffer = finish_buffer
         self._store_time = store_time
         self._roll = entropy.roll
         self._budgets = settings.budgets
         self._job_loop = job_loop
         self._awaiting_record: dict[int, Finish] = {}
+        self._awaiting_commit: set[asyncio.Task[None]] = set()
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -130,7 +140,31 @@ class InFlightJobs:
         prefetch = run.local_queue.prefetch
         prefetch.finished += 1
         prefetch.ran_s += at - run.started_at
+        if run.steps is not None:
+            run_outcome = concluded(run, run_outcome)
+            if isinstance(run.steps, RunSteps) and run.steps.uncommitted:
+                self._finish_after_commit(run, run.steps, run_outcome, at)
+                return
         self.finish(run, run_outcome, at)
+
+    def _finish_after_commit(
+        self, run: Run, steps: RunSteps, run_outcome: RunOutcome, at: float
+    ) -> None:
+        """Finish once the user's transaction has ended: until then it locks the job."""
+
+        async def wait_and_finish() -> None:
+            outcome = run_outcome
+            try:
+                await steps.check_committed()
+            except ForgeError as error:
+                if not isinstance(outcome.outcome, Failed | Dead):
+                    outcome = RunOutcome(Failed(str(error)))
+            if run.state is not RunState.LOST:
+                self.finish(run, outcome, at)
+
+        task = self._job_loop.loop.create_task(wait_and_finish(), name="forge-await-commit")
+        self._awaiting_commit.add(task)
+        task.add_done_callback(self._awaiting_commit.discard)
 
     def finish(self, run: Run, run_outcome: RunOutcome, at: float) -> None:
         """Put the write of an outcome into the finish buffer; the run may never have started."""
@@ -194,6 +228,10 @@ class InFlightJobs:
         if run.stop is None:
             run.stop = stop
         self.executors.interrupt(run)
+
+    def _lose(self, run: Run) -> None:
+        """The store says that this run's claim is gone."""
+        self.interrupt(run, StopReason.LOST)
 
     def interrupt_all(self, stop: StopReason) -> None:
         """Tell every running handler to end."""

@@ -8,7 +8,7 @@ import asyncio
 from typing import assert_never
 
 from forge_jobs.core import payload
-from forge_jobs.core.decide import Budgets, Finish, decide
+from forge_jobs.core.decide import Budgets, Finish, StepProgress, decide
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.kind_signature import ArgumentMismatch
@@ -19,12 +19,16 @@ from forge_jobs.core.outcome import (
     Failed,
     JobOutcome,
     Missing,
+    Parked,
+    Restarted,
     Snooze,
     Stopped,
     Throttled,
 )
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.steps import ClaimedSteps
+from forge_jobs.engine.steps.signals import is_suspended
 from forge_jobs.kit.traceback_text import traceback_text
 
 from .error_text import error_text, storable
@@ -48,6 +52,9 @@ def outcome_of_error(handler: Handler, error: BaseException) -> RunOutcome:
     try:
         if isinstance(error, JobOutcome):
             run_outcome = _chosen(handler, error)
+        elif is_suspended(error):
+            # Its steps say what it waits for.
+            return RunOutcome(Parked(None, None), explicit=True)
         else:
             run_outcome = RunOutcome(_failure(handler, error))
         outcome = run_outcome.outcome
@@ -78,18 +85,34 @@ def finish_of(
         outcome = stopped
     is_done = isinstance(outcome, Done)
     retry = run.handler.retry
+    progress, backoff = _with_steps(run, backoff if retry is None else retry.backoff)
     return decide(
         run.job,
         outcome,
         now=now,
         roll=roll,
-        backoff=backoff if retry is None else retry.backoff,
+        backoff=backoff,
         budgets=budgets,
         result=run_outcome.result if is_done else None,
         jobs=tuple(run.successors) if is_done and run.successors else (),
         ran_s=ran_s,
         waited_s=waited_s,
+        progress=progress,
     )
+
+
+def _with_steps(run: Run, backoff: Backoff) -> tuple[StepProgress | None, Backoff]:
+    """What a finish must know of the run's steps, and the delay of the retry that they ask for."""
+    steps = run.steps
+    if steps is None:
+        return None, backoff
+    if isinstance(steps, ClaimedSteps):
+        retry = run.handler.retry
+        return StepProgress(False) if retry is None else StepProgress(False, retry.total), backoff
+    delay_s = steps.exact_delay_s
+    if delay_s is not None:
+        backoff = Backoff(base_s=delay_s, max_s=delay_s, jitter=0.0)
+    return steps.progress, backoff
 
 
 def unstorable(finish: Finish, error: Exception) -> Finish:
@@ -150,7 +173,7 @@ def _chosen(handler: Handler, outcome: JobOutcome) -> RunOutcome:
         case Throttled(retry_after_s=wait_s, scope=scope):
             declared = scope if scope in handler.scopes else None
             return RunOutcome(Throttled(wait_s, declared), explicit=True)
-        case Snooze():
+        case Snooze() | Restarted():
             return RunOutcome(outcome, explicit=True)
         case Stopped(message=message):
             return RunOutcome(Failed(storable(message)))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
 from forge_jobs.core.declaration import Declaration, Declare
-from forge_jobs.core.errors import BadOption, KindTaken
+from forge_jobs.core.errors import BadArguments, BadOption, KindTaken
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.kind_signature import TAKES_ANYTHING, KindSignature
 from forge_jobs.core.limits import Declared
@@ -57,7 +57,7 @@ class Handler:
     need not be, since it does its work in other processes anyway. ``options``: rare options for
     jobs that have no value of their own. ``declare`` makes what workers publish for the kind; it is
     called when the annotations of the function can be evaluated. ``signature()`` is what it takes,
-    for workers of other versions.
+    for workers of other versions. ``encode`` makes the payload of a call.
     """
 
     kind: str
@@ -73,6 +73,15 @@ class Handler:
     options: Mapping[str, Any] | None = None
     declare: Declare | None = None
     signature: Callable[[], KindSignature] = _takes_anything
+    encode: Callable[[tuple[Any, ...], dict[str, Any]], bytes] | None = None
+
+    def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The payload of a call with these arguments, checked where there is a signature."""
+        if self.encode is not None:
+            return self.encode(args, kwargs)
+        if len(args) > 1 or (args and kwargs):
+            raise BadArguments(f"kind {self.kind!r} takes one payload object")
+        return payload.encode(args[0] if args else kwargs)
 
 
 class JobHandler(Protocol):

@@ -18,7 +18,10 @@ from .context import Context, JobInfo, RunEnvironment
 from .registry import Handler
 
 if TYPE_CHECKING:
+    from forge_jobs.core.steps import ClaimedSteps
     from forge_jobs.engine.claiming.local_queue import LocalQueue
+    from forge_jobs.engine.steps.handler_steps import HandlerSteps
+    from forge_jobs.engine.steps.run_steps import RunSteps
 
     from .executors import Executor
     from .in_flight import InFlightJobs
@@ -86,12 +89,13 @@ class Run:
     ``launch`` say where it runs (``launch`` None: a slot task of the loop pulls it).
     ``keeps_slot``: its slot stays in use until the store has answered its finish.
     ``recording_cancel``: a cancel request is being written, and the finish waits for it.
+    ``steps``: what came with the claim, until the handler uses its steps; None for most jobs.
     """
 
     __slots__ = (
         "claimed_at", "deadline", "executor", "finished_at", "handler", "in_flight", "job",
         "keeps_slot", "launch", "line_count", "local_queue", "notes", "recording_cancel",
-        "slot_task", "started_at", "state", "stop", "successors",
+        "slot_task", "started_at", "state", "steps", "stop", "successors",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +124,7 @@ class Run:
         self.notes: RunNotes | None = None
         self.line_count = 0
         self.recording_cancel = False
+        self.steps: RunSteps | ClaimedSteps | None = job.steps
 
     @property
     def id(self) -> str:
@@ -153,6 +158,7 @@ class Run:
         """Whether a success of this run needs no more than the event "done"."""
         return (
             self.stop is None
+            and self.steps is None
             and self.successors is None
             and self.notes is None
             and not self.recording_cancel
@@ -167,6 +173,16 @@ class Run:
             environment,
             deadline=self._deadline_at(environment),
         )
+
+    def handler_steps(self) -> "HandlerSteps":
+        """The handler's side of this run's steps."""
+        from forge_jobs.engine.steps.concluding import handler_steps_of
+
+        return handler_steps_of(self)
+
+    def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The arguments of a restart, checked against the handler's signature."""
+        return self.handler.payload_of(args, kwargs)
 
     def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
         """Keep progress and log lines for the next exchange. May be called from any thread."""

@@ -8,8 +8,10 @@ import logging
 from typing import Final
 
 from forge_jobs.core.decide import Finish
+from forge_jobs.core.events import name_and_key
 from forge_jobs.core.failing_line import failing_line
 from forge_jobs.core.ids import job_id
+from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.kit import redact
@@ -66,8 +68,20 @@ class RunLog:
             self._refused(run, finish)
         elif finish.event is Event.THROTTLE:
             self._log(logging.INFO, "job throttled", run.job, finish)
+        elif finish.event is Event.SNOOZE and finish.steps is not None and finish.steps.run_at:
+            text = f"job sleeps until {to_datetime(finish.steps.run_at).isoformat()}"
+            self._log(self.job_level, text, run.job, finish)
         elif finish.event is Event.SNOOZE:
             self._log(self.job_level, "job snoozed", run.job, finish)
+        elif finish.event is Event.SUSPEND:
+            self._log(self.job_level, _suspended_text(finish), run.job, finish)
+        elif finish.event is Event.RESTART:
+            self._log(self.job_level, "job restarted with a new history", run.job, finish)
+
+    def resumed(self, run: Run, steps: int, *, more: bool) -> None:
+        """A handler uses the steps that earlier runs stored."""
+        count = f"{steps} or more" if more else f"{steps}"
+        self._log_run(f"job goes on after {count} stored steps", run, steps=steps)
 
     def _refused(self, run: Run, finish: Finish) -> None:
         # It is offered again every few seconds: once per job is enough.
@@ -159,6 +173,18 @@ class RunLog:
         fields = {"kind": finish.kind, "queue": finish.queue, "job_id": public_id, "error": shown}
         message = job_message(text, kind=finish.kind, id=public_id, queue=finish.queue, error=shown)
         _LOG.log(level, "%s", message, extra={**fields, IN_MESSAGE: _IN_MESSAGE})
+
+
+def _suspended_text(finish: Finish) -> str:
+    steps = finish.steps
+    if steps is None or steps.wait is None:
+        return "job suspended"
+    named = [name_and_key(one.topic) for one in steps.wait.topics]
+    names = ", ".join(dict.fromkeys(name for name, _ in named))
+    text = f"job suspended until an event {names} is sent"
+    if steps.run_at is None:
+        return text
+    return f"{text}, at most until {to_datetime(steps.run_at).isoformat()}"
 
 
 def job_message(

@@ -30,11 +30,13 @@ from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
 from forge_jobs.engine.running.registry import Handler
 from forge_jobs.engine.running.run import RunOutcome
+from forge_jobs.engine.steps.handler_steps import HandlerSteps
 from forge_jobs.kit import redact
 from forge_jobs.kit.children.parent_link import BadLine, ParentLink
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.traceback_text import bounded, traceback_text
 
+from .child_steps import ChildSteps
 from .child_target import FoundHandler, find
 from .child_wire import (
     ChildReady,
@@ -43,6 +45,7 @@ from .child_wire import (
     RunStarted,
     SetUp,
     StartRun,
+    StepsReply,
     StopRun,
     decode_to_child,
     encode,
@@ -65,7 +68,10 @@ class ChildJob:
         self.stop_reason: str | None = None
         self.options = start.options
         self.started_at = SYSTEM_CLOCK.mono() - start.ran_s
+        self.replies: queue.SimpleQueue[StepsReply] = queue.SimpleQueue()
         self._parent = parent
+        self._found: FoundHandler | None = None
+        self._steps: HandlerSteps | None = None
 
     def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
         """Send progress or a log line to the worker, which writes it with its next exchange."""
@@ -75,8 +81,23 @@ class ChildJob:
         """Send it with the last message of this job."""
         self.successors.append(job)
 
+    def handler_steps(self) -> HandlerSteps:
+        """The steps of this run; the worker stores them."""
+        if self._steps is None:
+            app = None if self._found is None else self._found.application
+            store = None if app is None else app.ready
+            port = ChildSteps(self.start, self._parent.send, self.replies.get, store)
+            self._steps = HandlerSteps(port)
+        return self._steps
+
+    def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The arguments of a restart."""
+        assert self._found is not None
+        return self._found.handler.payload_of(args, kwargs)
+
     def context(self, found: FoundHandler) -> Context:
         """The handler's context on this side of the pipe."""
+        self._found = found
         start = self.start
         info = JobInfo(
             id=start.id,
@@ -186,6 +207,10 @@ class ChildProgram:
                         job = self._current
                         if job is not None and job.start.number == number:
                             job.stop_reason = reason
+                    case StepsReply(number=number):
+                        job = self._current
+                        if job is not None and job.start.number == number:
+                            job.replies.put(command)
                     case _:
                         assert_never(command)
         finally:

@@ -13,6 +13,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.engine.running.context import HandlerEnqueuer
 from forge_jobs.engine.running.rate_limit import RateLimiter
 from forge_jobs.engine.running.registry import Handler
+from forge_jobs.store.store import Store
 
 from .child_wire import Target
 
@@ -28,6 +29,7 @@ class Application(Protocol):
     def handler(self, kind: str) -> Handler | None: ...
     def request(self, kind: str, payload: Any) -> NewJob: ...
     def limiter(self) -> RateLimiter: ...
+    def ready(self) -> Store: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 import msgspec
 from msgspec import Struct
 
+from forge_jobs.core.events import Wait
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine, NewJob
 from forge_jobs.core.outcome import (
@@ -15,10 +16,13 @@ from forge_jobs.core.outcome import (
     Done,
     Failed,
     Missing,
+    Parked,
+    Restarted,
     Snooze,
     Stopped,
     Throttled,
 )
+from forge_jobs.core.steps import StepRecord, StepWrite
 from forge_jobs.engine.running.run import RunOutcome
 
 
@@ -42,7 +46,8 @@ class SetUp(Struct, frozen=True, tag="set_up"):
 class StartRun(Struct, frozen=True, kw_only=True, tag="start"):
     """Run this job. ``number`` tells one job of a child from the next. ``options`` are the rare
     options of the run. ``ran_s``: so long it has lasted already; a span and no instant, since a
-    wall clock that is set meanwhile must not move its start."""
+    wall clock that is set meanwhile must not move its start. ``key``, ``epoch`` and ``owner`` are
+    the claim; ``store_now`` is store time."""
 
     number: int
     target: Target
@@ -60,6 +65,10 @@ class StartRun(Struct, frozen=True, kw_only=True, tag="start"):
     tags: tuple[str, ...] = ()
     trace: str | None = None
     options: Mapping[str, Any] | None = None
+    key: int = 0
+    epoch: int = 0
+    owner: int = 0
+    store_now: Instant = 0
 
 
 class StopRun(Struct, frozen=True, tag="stop"):
@@ -67,6 +76,17 @@ class StopRun(Struct, frozen=True, tag="stop"):
 
     number: int
     reason: str
+
+
+class StepsReply(Struct, frozen=True, tag="steps_reply", omit_defaults=True):
+    """The answer to ``AskSteps``."""
+
+    number: int
+    record: StepRecord | None = None
+    is_so: bool = False
+    count: int = 0
+    error: str | None = None
+    is_lost: bool = False
 
 
 class ChildReady(Struct, frozen=True, tag="ready"):
@@ -98,12 +118,41 @@ class RunLogged(Struct, frozen=True, tag="logged", omit_defaults=True):
     trace: str | None = None
 
 
+class StepsPark(Struct, frozen=True, omit_defaults=True):
+    """The handler is unwound next."""
+
+    where: str
+    wait: Wait | None = None
+    wake_at: Instant | None = None
+    steps: tuple[StepWrite, ...] = ()
+
+
+class AskSteps(Struct, frozen=True, tag="steps", omit_defaults=True):
+    """A handler asks for one thing about its steps, and waits for the answer.
+
+    ``over``: the end of a sleep. ``stored_in``: a step that was stored in the handler's own
+    transaction, and its name as people read it. ``retry``: the error and the delay of a retry.
+    """
+
+    number: int
+    find: str | None = None
+    store: StepWrite | None = None
+    wait: Wait | None = None
+    over: Instant | None = None
+    park: StepsPark | None = None
+    stored_in: tuple[StepWrite, str] | None = None
+    room: tuple[str, int] | None = None
+    retry: tuple[str, float] | None = None
+    warning: str | None = None
+    committed: bool = False
+
+
 class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=True):
     """The handler ended. ``successors``: jobs to store in the transaction that finishes it as
     done. ``names`` and ``by_value`` as in ``Missing``."""
 
     number: int
-    how: Literal["done", "failed", "dead", "throttled", "snooze", "missing"]
+    how: Literal["done", "failed", "dead", "throttled", "snooze", "missing", "parked", "restarted"]
     message: str = ""
     delay_s: float | None = None
     scope: str | None = None
@@ -115,8 +164,8 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaul
     by_value: bool = False
 
 
-ToChild: TypeAlias = SetUp | StartRun | StopRun
-ToWorker: TypeAlias = ChildReady | RunStarted | RunReport | RunLogged | RunFinished
+ToChild: TypeAlias = SetUp | StartRun | StopRun | StepsReply
+ToWorker: TypeAlias = ChildReady | RunStarted | RunReport | RunLogged | RunFinished | AskSteps
 
 encode = msgspec.json.Encoder().encode
 decode_to_child = msgspec.json.Decoder(ToChild).decode
@@ -160,8 +209,16 @@ def finished_message(
             )
         case Snooze(delay_s=delay_s):
             return RunFinished(number=number, how="snooze", delay_s=delay_s, explicit=explicit)
+        case Parked() | Restarted():
+            return _ended_for_now(number, outcome)
         case _:
             assert_never(outcome)
+
+
+def _ended_for_now(number: int, outcome: Parked | Restarted) -> RunFinished:
+    if isinstance(outcome, Parked):
+        return RunFinished(number=number, how="parked", explicit=True)
+    return RunFinished(number=number, how="restarted", result=outcome.payload, explicit=True)
 
 
 def outcome_of(message: RunFinished) -> RunOutcome:
@@ -178,6 +235,11 @@ def outcome_of(message: RunFinished) -> RunOutcome:
             outcome = Throttled(message.delay_s, message.scope)
         case "snooze":
             outcome = Snooze(message.delay_s or 1.0)
+        case "parked":
+            outcome = Parked(None, None)
+        case "restarted":
+            outcome = Restarted(message.result or b"{}")
+            return RunOutcome(outcome, explicit=message.explicit)
         case "missing":
             outcome = Missing(message.message, names=message.names, by_value=message.by_value)
         case _:

@@ -19,7 +19,9 @@ from forge_jobs.kit.children.process import ChildGone
 from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 from forge_jobs.kit.traceback_text import output_text
 
+from .child_steps import answer_steps
 from .child_wire import (
+    AskSteps,
     ChildReady,
     RunFinished,
     RunLogged,
@@ -78,7 +80,7 @@ class ChildWorker(WarmChild):
         number = self.jobs + 1
         self._run, self._printed = run, 0
         self._last_lines.clear()
-        conversation = _JobConversation(run, number)
+        conversation = _JobConversation(run, number, self.send_nowait)
         try:
             return await self.request(encode(start_message(run, number)), conversation.receive)
         except ChildGone as gone:
@@ -123,7 +125,8 @@ class ChildWorker(WarmChild):
 class _JobConversation:
     """Handles the messages of a child about one job."""
 
-    def __init__(self, run: Run, number: int) -> None:
+    def __init__(self, run: Run, number: int, send: Callable[[bytes], object]) -> None:
+        self._send = send
         self.is_started = False
         self._run = run
         self._number = number
@@ -149,6 +152,8 @@ class _JobConversation:
                 _apply_report(self._run, message)
             case RunLogged():
                 self._log(message)
+            case AskSteps():
+                answer_steps(self._run, message, self._send)
             case RunFinished():
                 for job in message.successors:
                     self._run.add_successor(job)
@@ -193,6 +198,10 @@ def start_message(run: Run, number: int) -> StartRun:
         tags=job.tags,
         trace=job.trace,
         options=run.options,
+        key=job.key,
+        epoch=job.epoch,
+        owner=run.in_flight.steps.owner(),
+        store_now=run.in_flight.steps.store_time.now(),
     )
 
 

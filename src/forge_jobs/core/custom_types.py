@@ -14,8 +14,8 @@ from typing import Any, Final, get_args, get_origin
 import msgspec
 from msgspec import inspect as type_nodes
 
-from forge_jobs.core.errors import BadOption
-from forge_jobs.core.payload import TEXT_TYPES
+from .errors import BadOption
+from .payload import TEXT_TYPES
 
 _SUPPORTED: Final = (*TEXT_TYPES, deque)
 

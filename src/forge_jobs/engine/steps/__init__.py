@@ -1,0 +1,1 @@
+"""Steps, sleeps and waits of handlers: what is stored of a run before it ends."""

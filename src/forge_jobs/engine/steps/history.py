@@ -1,0 +1,121 @@
+"""The stored steps of one job, as its run knows them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from forge_jobs.core.events import TakenEvent, topic_of
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.steps import ClaimedSteps, StepKind, StepRecord
+
+ReadPage = Callable[[str], Awaitable[list[StepRecord]]]
+_EVENT, _CURSOR, _SLEEP, _TIMEOUT = (
+    StepKind.EVENT, StepKind.CURSOR, StepKind.SLEEP, StepKind.TIMEOUT
+)  # fmt: skip
+
+
+class History:
+    """The records that came with the claim, those read by page since, and those stored by this run.
+
+    Records come in the order of their names, so that a name up to the last one read is known.
+    ``read_page`` reads those after a name. Used on the job loop; threads may call ``known``.
+    """
+
+    __slots__ = ("_cursors", "_last", "_lock", "_read_page", "_records", "more", "size")
+
+    def __init__(self, claimed: ClaimedSteps | None, read_page: ReadPage) -> None:
+        records: tuple[StepRecord, ...] = () if claimed is None else claimed.records
+        self._records = {record.name: record for record in records}
+        self._last = records[-1].name if records else ""
+        self._read_page = read_page
+        self._lock: asyncio.Lock | None = None
+        self._cursors: dict[str, int] | None = None
+        self.more = claimed is not None and claimed.more
+        self.size = sum(record.size for record in records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def known(self, name: str) -> tuple[bool, StepRecord | None]:
+        """Whether it is known what is stored under ``name``, and that."""
+        record = self._records.get(name)
+        return record is not None or not self.more or name <= self._last, record
+
+    async def find(self, name: str) -> StepRecord | None:
+        """What is stored under ``name``."""
+        while True:
+            is_known, record = self.known(name)
+            if is_known:
+                return record
+            await self._read_more()
+
+    async def read_all(self) -> None:
+        """Read all that is not known yet."""
+        while self.more:
+            await self._read_more()
+
+    def add(self, record: StepRecord) -> None:
+        """A record was stored, or turned out to be."""
+        if record.name not in self._records:
+            self.size += len(record.value or b"")
+        self._records[record.name] = record
+        if self._cursors is not None:
+            self._advance(self._cursors, record)
+
+    def cursors(self) -> dict[str, int]:
+        """The ``seq`` of the last event that the job took, by topic; after ``read_all``."""
+        if self._cursors is None:
+            self._cursors = {}
+            for record in self._records.values():
+                self._advance(self._cursors, record)
+        return self._cursors
+
+    def sleeps(self) -> list[Instant]:
+        """The instants of all stored sleeps, deadlines of waits among them; after ``read_all``."""
+        return [
+            msgspec.json.decode(record.value or b"0", type=int)
+            for record in self._records.values()
+            if record.kind is _SLEEP
+        ]
+
+    def sleep_epoch(self, instant: Instant) -> int:
+        """The epoch of the run that parked with a sleep until ``instant``; 0 if none did."""
+        text = str(instant).encode()
+        epochs = [
+            record.epoch
+            for record in self._records.values()
+            if record.kind is _SLEEP and record.value == text
+        ]
+        return max(epochs, default=0)
+
+    def last_wait_ended_at(self) -> Instant:
+        """When the last wait ended, by an event or its deadline; 0 if none has."""
+        kinds = (_EVENT, _TIMEOUT)
+        ended = [record.ended_at for record in self._records.values() if record.kind in kinds]
+        return max(ended, default=0)
+
+    def _advance(self, cursors: dict[str, int], record: StepRecord) -> None:
+        if record.kind is _EVENT:
+            taken = msgspec.json.decode(record.value or b"", type=TakenEvent)
+            topic, seq = topic_of(taken.name, taken.key), taken.seq
+        elif record.kind is _CURSOR:
+            topic, seq = record.name[1:], msgspec.json.decode(record.value or b"0", type=int)
+        else:
+            return
+        cursors[topic] = max(cursors.get(topic, 0), seq)
+
+    async def _read_more(self) -> None:
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        last = self._last
+        async with self._lock:
+            if self._last != last or not self.more:
+                return
+            page = await self._read_page(last)
+            self.more = bool(page)
+            for record in page:
+                self._last = record.name
+                if record.name not in self._records:
+                    self.size += record.size
+                    self._records[record.name] = record
