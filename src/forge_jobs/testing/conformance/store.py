@@ -126,6 +126,26 @@ class TestSyncEnqueue:
         job = await worker.claim_one()
         assert (job.key, job.payload, job.enqueued_at) == (answers[0].key, b"[1]", clock.now())
 
+    async def test_a_try_stores_the_job_or_has_no_effect(
+        self, store: Store, worker: Process, clock: MovableClock
+    ) -> None:
+        """Where it cannot, ``jobs.enqueue`` stores the same jobs, and may prepare the next try."""
+        keys: list[int] = []
+        for number in range(3):
+            jobs = [new_job(payload=b"[%d]" % number)]
+            stored = await asyncio.to_thread(store.try_enqueue_sync, jobs)
+            if stored is None:
+                assert len(await all_jobs(store)) == number
+                stored = await store.jobs.enqueue(jobs)
+            [reply] = stored
+            assert (reply.duplicate, reply.status) == (False, JobStatus.PENDING)
+            keys.append(reply.key)
+        claimed = await worker.claim(free=5)
+        assert [(job.key, job.payload) for job in claimed] == [
+            (key, b"[%d]" % number) for number, key in enumerate(keys)
+        ]
+        assert {job.enqueued_at for job in claimed} == {clock.now()}
+
     async def test_it_opens_the_store_by_itself(self, make_store: MakeStore) -> None:
         store = make_store()
         if not store.capabilities.sync_calls:
