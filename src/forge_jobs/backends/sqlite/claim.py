@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 
 from forge_jobs.backends.shared.rowwise import dedupe_keys
+from forge_jobs.backends.shared.rowwise.steps import claimed_steps
 from forge_jobs.core.errors import Corrupt
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import ClaimedJob
@@ -16,7 +17,7 @@ from forge_jobs.store.jobs import Want
 
 from .io.transaction import Tx
 from .json_text import as_json
-from .rows import SEPARATOR, SLOW_FINISH, SLOW_START, read_details, read_options
+from .rows import HAS_STEPS, SEPARATOR, SLOW_FINISH, SLOW_START, read_details, read_options
 from .short_finish import SQL
 
 _CANDIDATES: Final = SQL["candidates"]
@@ -141,6 +142,7 @@ def _add_extras(
     index_of = {job.key: index for index, job in enumerate(jobs)}
     expiring: list[int] = []
     unique_while_waiting: list[int] = []
+    failed_runs: dict[int, int] = {}
     for key, slow_path, has_body, options_text, details_text, limit_key in extras:
         index = index_of[key]
         options, details = read_options(options_text), read_details(details_text)
@@ -159,12 +161,18 @@ def _add_extras(
             trace=options.trace,
             options=options.rare,
         )
+        if slow_path & HAS_STEPS:
+            failed_runs[key] = details.failed_runs
         if slow_path & SLOW_FINISH:
             claimed.slow_finish.append(key)
         if slow_path & SLOW_START:
             expiring.append(key)
             if index < free:
                 unique_while_waiting.append(key)
+    if failed_runs:
+        for key, found in tx.steps.first_of(list(failed_runs)).items():
+            steps = claimed_steps(found, failed_runs[key])
+            jobs[index_of[key]] = structs.replace(jobs[index_of[key]], steps=steps)
     if expiring:
         tx.execute(SQL["clear_expiry"], (as_json(expiring),))
     for row in tx.load(unique_while_waiting).values() if unique_while_waiting else ():

@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from forge_jobs.backends.shared.rowwise import finish
+from forge_jobs.backends.shared.rowwise import events, finish, steps
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import Gate
-from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
+from forge_jobs.store.jobs import Exchange, Exchanged, StepAnswer, Verdict, Want
 
 from . import claim, limited_claim, promotion, short_finish
 from .io.operation import RunAlone
@@ -41,7 +41,8 @@ _limits_of = msgspec.json.Decoder(list[StoredLimit]).decode
 _dues_of = msgspec.json.Decoder(list[int | None]).decode
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
-_DEAD, _DONE_EVENT = JobStatus.DEAD, Event.DONE
+_DEAD, _RUNNING, _DONE_EVENT = JobStatus.DEAD, JobStatus.RUNNING, Event.DONE
+_NO_STEPS: Final[tuple[Sequence[StepAnswer], Sequence[StepAnswer]]] = ((), ())
 
 
 class ExchangeOperation:
@@ -67,20 +68,30 @@ class ExchangeOperation:
 
     @property
     def durable(self) -> bool:
-        """Whether it must be on disk before the call returns: it may store a successor."""
-        return any(item.jobs or item.status is _DEAD for item in self._request.finish)
+        """Whether it must be on disk before the call returns: it may store a successor or a step.
+        What else stores a step, an event for example, is run again if it has to be."""
+        request = self._request
+        return bool(request.steps) or any(
+            item.jobs or item.status is _DEAD or item.steps is not None for item in request.finish
+        )
 
     def __call__(self, tx: Tx) -> Exchanged:
         request = self._request
         owner = request.owner
-        host, version, ingested, top_key, cancels, paused, gates, dues, limited, on_track = tx.row(
-            _SNAPSHOT, (owner, self._queues)
-        )
+        (
+            host, version, ingested, top_key, cancels, paused, gates, dues, limited, on_track,
+            any_open_event,
+        ) = tx.row(_SNAPSHOT, (owner, self._queues))  # fmt: skip
         tx.set_key_marks(ingested, top_key)
         tx.ingest()
         cancel_keys = set(read_keys(cancels)) if cancels != "[]" else set[int]()
+        answers, checks = _NO_STEPS
+        if request.steps or request.waits:
+            answers, checks = steps.exchange(tx, request)
         verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
+        resumed = events.deliver(tx, events.MAX_RESUMED) if any_open_event else 0
         promoted = bool(tx.touched_buckets) and self._promote_due(tx)
+        promoted = promoted or resumed > 0
         if promoted:
             dues_changed = True
         tx.admit_held()
@@ -94,10 +105,7 @@ class ExchangeOperation:
         alive = host is not None and self._is_alive(owner, host, tx.now)
         claimed, next_due = claim.Claimed(), None
         if alive and request.want:
-            # The finishes of this exchange may have changed what the snapshot read.
-            current_gates = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
-            for name in {finish.gate_of(item) for item in request.finish if _is_throttle(item)}:
-                current_gates[name] = tx.gate(name)
+            current_gates = self._current_gates(tx, gates)
             limited_claims = None
             if limits is not None:
                 # Jobs that were released or admitted above may be on a track now.
@@ -113,10 +121,7 @@ class ExchangeOperation:
         if limits is not None and any(limit.cap is not None for limit in limits.values()):
             _notify_freed_slots(tx, request.finish, limits, claimed)
         if claimed.slow_finish or self._slow_keys:
-            removed = [item.key for item in request.finish] + [
-                released.key for released in request.release
-            ]
-            tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish, removed))
+            tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish))
         if cancel_keys and dues_changed:
             # Some of them may have ended; a stale finish has not ended its job.
             cancel_keys = set(read_keys(tx.row(_CANCELS, (owner,))[0]))
@@ -128,6 +133,8 @@ class ExchangeOperation:
             claims=claimed.jobs,
             cancels=sorted(cancel_keys),
             next_due=next_due,
+            steps=answers,
+            waits=checks,
         )
 
     # ---------------------------------------------------------------- finishes
@@ -147,7 +154,12 @@ class ExchangeOperation:
                 noted = [note.claim for note in request.notes]
                 excluded = excluded.union(held.key for held in (*noted, *request.release))
             for item in finishes:
-                if item.event is _DONE_EVENT and not item.jobs and item.key not in excluded:
+                if (
+                    item.event is _DONE_EVENT
+                    and not item.jobs
+                    and item.steps is None
+                    and item.key not in excluded
+                ):
                     short.append(item)
                 else:
                     slow.append(item)
@@ -169,9 +181,13 @@ class ExchangeOperation:
         verdicts: Sequence[Verdict] = [Verdict.APPLIED] * len(finishes)
         if slow:
             verdicts = self._finish_rows(tx, slow, rows, touched)
-        for released in request.release:
-            row = finish.claimed_row(rows, request.owner, released)
-            if row is not None:
+        held = [finish.claimed_row(rows, request.owner, released) for released in request.release]
+        released_rows = [row for row in held if row is not None]
+        if released_rows:
+            steps.mark_found(tx, released_rows)
+        for row in released_rows:
+            # A job that is released twice in one exchange is released once.
+            if row.status is _RUNNING:
                 finish.release(tx, row)
                 touched[row.key] = row
         tx.store(list(touched.values()))
@@ -278,8 +294,16 @@ class ExchangeOperation:
                 next_starts.append(due)
         return min(next_starts, default=None)
 
-    def _update_slow_keys(self, added: Sequence[int], removed: Sequence[int]) -> None:
-        self._slow_keys.difference_update(removed)
+    def _current_gates(self, tx: Tx, found: str) -> dict[str, Gate]:
+        """The gates after the finishes, which may have changed what the snapshot read."""
+        gates = {queue: Gate(until, count) for queue, until, count in _gates_of(found)}
+        for name in {finish.gate_of(item) for item in self._request.finish if _is_throttle(item)}:
+            gates[name] = tx.gate(name)
+        return gates
+
+    def _update_slow_keys(self, added: Sequence[int]) -> None:
+        self._slow_keys.difference_update(item.key for item in self._request.finish)
+        self._slow_keys.difference_update(released.key for released in self._request.release)
         self._slow_keys.update(added)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from forge_jobs.backends.shared.rowwise import actions, finish, limit_buckets, transitions
+from forge_jobs.backends.shared.rowwise import actions, finish, limit_buckets, steps, transitions
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
@@ -34,6 +34,7 @@ from .json_text import as_json, read_keys
 from .os import liveness_file
 from .os.database_file import DatabaseFile
 from .os.liveness_file import LivenessFiles
+from .steps import SQL as STEPS_SQL
 
 _NOTHING_REAPED: Final = Reaped()
 
@@ -181,6 +182,7 @@ class SqliteJobs:
         (found,) = tx.row(ROWS_SQL["orphans"], (alive, limit + 1))
         orphans = read_keys(found)
         rows = tx.load(orphans[:limit])
+        steps.mark_found(tx, list(rows.values()))
         statuses = [finish.reap(tx, row, crash_note) for row in rows.values()]
         tx.store(list(rows.values()))
         return Reaped(
@@ -249,7 +251,10 @@ def _past_retention(
     keep: Retention, limit: int, now: Instant, connection: sqlite3.Connection
 ) -> tuple[str, bool]:
     execute = connection.execute
-    any_key = bool(execute(queries.SQL["any_expired_key"], (now,)).fetchone()[0])
+    any_key = bool(
+        execute(queries.SQL["any_expired_key"], (now,)).fetchone()[0]
+        or execute(STEPS_SQL["any_ended_event"], (now,)).fetchone()[0]
+    )
     (of_queues_s,) = execute(queries.SQL["shortest_retention"]).fetchone()
     retentions = [keep.done_s, keep.dead_s, keep.cancelled_s, of_queues_s]
     shortest_s = min((span for span in retentions if span is not None), default=None)
@@ -283,6 +288,7 @@ def _first_key_after(execute: Execute, moment: Instant) -> int:
 
 def _purge(old: str, tx: Tx) -> int:
     tx.execute(KEYS_SQL["delete_expired_keys"], (tx.now,))
+    tx.steps.purge()
     if old == "[]":
         return 0
     # One of them may have been retried since it was read.

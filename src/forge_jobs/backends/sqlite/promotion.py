@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forge_jobs.backends.shared.rowwise import transitions
+from forge_jobs.backends.shared.rowwise import transitions, waits
 from forge_jobs.core.status import Event, JobStatus
 
 from .io.transaction import ROWS_SQL as SQL
@@ -17,7 +17,7 @@ _groups_of = msgspec.json.Decoder(list[tuple[str, str, JobStatus, int]]).decode
 def promote(tx: Tx, queue: str, limit: int) -> int:
     """Make due jobs of a queue pending and cancel expired ones; returns how many."""
     tx.ingest()
-    due, expired, bound = tx.row(SQL["due"], (queue, tx.now, limit))
+    due, expired, bound, suspended = tx.row(SQL["due"], (queue, tx.now, limit))
     due_keys = read_keys(due)
     if not due_keys:
         return 0
@@ -25,6 +25,11 @@ def promote(tx: Tx, queue: str, limit: int) -> int:
     if expired != "[]":
         transitions.expire(tx, list(tx.load_text(expired).values()))
         handled.update(read_keys(expired))
+    if suspended != "[]":
+        rows = list(tx.load_text(suspended).values())
+        waits.wake(tx, rows)
+        tx.store(rows)
+        handled.update(row.key for row in rows)
     if bound != "[]":
         _promote_bound(tx, [key for key in read_keys(bound) if key not in handled])
         handled.update(read_keys(bound))

@@ -27,12 +27,22 @@ from forge_jobs.store.jobs import Owned, Peek
 from .counters import SQL as COUNTERS_SQL
 from .counters import Execute
 from .json_text import as_json
-from .rows import read_details, read_options
+from .rows import HAS_STEPS, read_details, read_options
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "queries.sql")
 
 _MAX_KEY: Final = (1 << 63) - 1
-_INDEXED: Final = frozenset({JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED})
+_INDEXED: Final = frozenset(
+    {
+        JobStatus.FAILED,
+        JobStatus.HELD,
+        JobStatus.SUSPENDED,
+        JobStatus.DEAD,
+        JobStatus.CANCELLED,
+    }
+)
+# In the index of due times beside scheduled jobs.
+_ALSO_DUE: Final = (JobStatus.FAILED, JobStatus.SUSPENDED)
 # Sorting this many keys takes a few milliseconds.
 _MAX_SORTED: Final = 20_000
 _LAST_QUEUE: Final = chr(0x10FFFF)
@@ -143,7 +153,7 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
             return ("all",)
         elif status is JobStatus.PENDING:
             sources += ("new", "claimable", "track")
-        elif counted.by_status[JobStatus.FAILED] > _MAX_SORTED:
+        elif max(counted.by_status[other] for other in _ALSO_DUE) > _MAX_SORTED:
             return ("all",)
         else:
             sources.append("due")
@@ -216,7 +226,7 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
     (
         key, status, queue, kind, priority, run_at, epoch, attempts, max_attempts, enqueued_at,
         owner, started_at, finished_at, options_text, details_text, last_error, dedupe_key,
-        limit_key, lane, bucket, result, payload,
+        limit_key, lane, bucket, slow_path, result, payload,
     ) = row  # fmt: skip
     options, details, status = (
         read_options(options_text), read_details(details_text), JobStatus(status)
@@ -261,4 +271,6 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         on_dead=options.on_dead,
         trace=options.trace,
         options=options.rare,
+        has_steps=bool(slow_path & HAS_STEPS),
+        failed_runs=details.failed_runs,
     )

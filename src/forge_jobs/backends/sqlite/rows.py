@@ -7,13 +7,15 @@ from msgspec import Struct
 
 from forge_jobs.backends.shared.rowwise.details import Details
 from forge_jobs.backends.shared.rowwise.limit_buckets import bound_lane
-from forge_jobs.core.instant import Instant, after
+from forge_jobs.core.instant import NEVER, Instant, after
 from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
 from forge_jobs.core.status import TERMINAL, JobStatus
 
 # Bits of ``slow_path``.
 SLOW_FINISH: Final = 1
 SLOW_START: Final = 2
+# Another bit of ``slow_path``, which excludes it from no path: a run that ended has stored steps.
+HAS_STEPS: Final = 4
 
 # The index of ``claimable`` among the values of a new row.
 _CLAIMABLE: Final = 10
@@ -22,9 +24,11 @@ BODY_BYTES: Final = 2_048
 # Separates payloads that are read as one text; JSON text holds no bare control character.
 SEPARATOR: Final = b"\x1e"
 
-_INDEXED: Final = (JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED)
+_INDEXED: Final = (
+    JobStatus.FAILED, JobStatus.HELD, JobStatus.SUSPENDED, JobStatus.DEAD, JobStatus.CANCELLED
+)  # fmt: skip
 _ACTIVE: Final = (JobStatus.PENDING, JobStatus.RUNNING)
-_DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED)
+_DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.SUSPENDED)
 _WAITING: Final = (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.PENDING, JobStatus.HELD)
 
 
@@ -138,6 +142,22 @@ class Row(Struct, array_like=True):
             text = _encode(msgspec.structs.replace(options, expires_at=None)).decode()
             self.options_text = None if text == "{}" else text
 
+    def remove_expiry(self) -> None:
+        """Remove an expiry, whether or not it has passed."""
+        options = self.options()
+        if options.expires_at is not None:
+            text = _encode(msgspec.structs.replace(options, expires_at=None)).decode()
+            self.options_text = None if text == "{}" else text
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether a run that ended has stored steps."""
+        return bool(self.slow_path & HAS_STEPS)
+
+    @has_steps.setter
+    def has_steps(self, value: bool) -> None:
+        self.slow_path = self.slow_path & ~HAS_STEPS | (HAS_STEPS if value else 0)
+
     @property
     def has_details(self) -> bool:
         return self.details_text is not None
@@ -172,11 +192,12 @@ class Row(Struct, array_like=True):
     def derive_columns(self) -> None:
         """Compute the columns that follow from the state: those of the partial indexes."""
         status, options = self.status, self.options()
-        self.due_at = self.run_at if status in _DUE_LATER else None
+        is_due_later = status in _DUE_LATER and self.run_at != NEVER
+        self.due_at = self.run_at if is_due_later else None
         self.expires_at = options.expires_at if status in _WAITING else None
         self.indexed_status = status if status in _INDEXED else None
         self.claimable = 1 if status is JobStatus.PENDING else None
-        self.slow_path = slow_path_bits(
+        self.slow_path = self.slow_path & HAS_STEPS | slow_path_bits(
             dedupe_key=self.dedupe_key,
             waiting_only=options.unique_while is UniqueWhile.WAITING,
             bound=self.limit_key is not None or self.lane is not None,

@@ -55,7 +55,5 @@ def deliver(tx: JobTransaction[R], limit: int) -> int:
 def _deliver(tx: JobTransaction[R], event: StoredEvent, limit: int) -> tuple[int, bool]:
     """How many jobs were resumed, and whether no other job waits for the event."""
     found = tx.steps.waiting(event, max(limit, 0) + 1)
-    rows = list(tx.load(found[: max(limit, 0)]).values())
-    resumed = [row for row in rows if waits.resume(tx, row)]
-    tx.store(resumed)
-    return len(resumed), len(found) <= max(limit, 0)
+    resumed = waits.resume(tx, found[: max(limit, 0)])
+    return resumed, len(found) <= max(limit, 0)

@@ -6,9 +6,9 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.limits import UNBOUNDED, scope_gate, task_limit
 from forge_jobs.core.status import Event
-from forge_jobs.store.jobs import Exchange, Exchanged, StepAnswer, Verdict
+from forge_jobs.store.jobs import Exchange, Exchanged, Verdict
 
-from . import events, finish, promotion, steps, waits
+from . import events, finish, promotion, steps
 from .limited_claim import LimitedClaim
 from .rows import Row
 from .tables import Tables
@@ -24,7 +24,7 @@ def exchange(tx: Transaction, request: Exchange) -> Exchanged:
         if row is not None:
             finish.write_note(tx, row, note)
             tx.store([row])
-    answers, checks = _write_steps(tx, request)
+    answers, checks = steps.exchange(tx, request)
     verdicts = [_finish(tx, request, position) for position in range(len(request.finish))]
     for claim in request.release:
         row = _claimed(tx, owner, claim)
@@ -64,14 +64,6 @@ def cancels(tables: Tables, owner: int) -> list[int]:
 
 def _claimed(tx: Transaction, owner: int, claim: Claim) -> Row | None:
     return finish.claimed_row(tx.load([claim.key]), owner, claim)
-
-
-def _write_steps(tx: Transaction, request: Exchange) -> tuple[list[StepAnswer], list[StepAnswer]]:
-    """Store steps of running handlers and look for the events that they wait for."""
-    claims = {(step.key, step.epoch) for step in request.steps}
-    claims.update((one.claim.key, one.claim.epoch) for one in request.waits)
-    rows = {name: _claimed(tx, request.owner, Claim(*name)) for name in claims}
-    return steps.write(tx, rows, request.steps), waits.check(tx, rows, request.waits)
 
 
 def _finish(tx: Transaction, request: Exchange, position: int) -> Verdict:

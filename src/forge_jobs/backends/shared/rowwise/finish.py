@@ -89,6 +89,8 @@ def finish_row(
     transitions.transition(
         tx, row, finish.event, target, Attempts.GIVEN_BACK if attempt_returned else Attempts.KEPT
     )
+    if row.status is JobStatus.PENDING:
+        _hold_over_limit(tx, row)
     if timed:
         tx.counters.finished(
             row.queue, row.kind, [structs.replace(finish, enqueued_at=row.enqueued_at)]
@@ -178,7 +180,9 @@ def _hold_over_limit(tx: JobTransaction[R], row: R) -> None:
 def claimed_row(rows: Mapping[int, R], owner: int, claim: Claim) -> R | None:
     """The row of a claim; None if its owner or epoch is not current, or if it is not running."""
     row = rows.get(claim.key)
-    return row if row is not None and steps.is_current(row, owner, claim.epoch) else None
+    if row is None or row.owner != owner or row.epoch != claim.epoch:
+        return None
+    return row if row.status is JobStatus.RUNNING else None
 
 
 def write_note(tx: JobTransaction[R], row: R, note: Note) -> None:

@@ -44,7 +44,7 @@ def _promote_due(tx: Transaction, queue: str, limit: int) -> int:
         if row.expired(tx.now):
             transitions.expire(tx, [row])
         elif row.status is JobStatus.SUSPENDED:
-            waits.wake(tx, row)
+            waits.wake(tx, [row])
             tx.store([row])
         else:
             transitions.transition(tx, row, Event.PROMOTE, JobStatus.PENDING)

@@ -47,8 +47,9 @@ class RowSteps:
 
     # ---------------------------------------------------------------- waits
 
-    def wait_of(self, job: int) -> StoredWait | None:
-        return self._tables.waits.get(job)
+    def waits_of(self, jobs: Sequence[int]) -> dict[int, StoredWait]:
+        waits = self._tables.waits
+        return {job: waits[job] for job in jobs if job in waits}
 
     def add_wait(self, wait: StoredWait) -> None:
         self._tables.waits[wait.job] = wait

@@ -1,10 +1,9 @@
 """Steps of running jobs: stored under a name, the first write stays; read again with a claim."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from forge_jobs.core.errors import Conflict, LeaseLost
-from forge_jobs.core.status import JobStatus
 from forge_jobs.core.steps import (
     MAX_CLAIMED_BYTES,
     MAX_CLAIMED_STEPS,
@@ -14,24 +13,36 @@ from forge_jobs.core.steps import (
     StepWrite,
     shown_step,
 )
-from forge_jobs.store.jobs import StepAnswer, Verdict
+from forge_jobs.store.jobs import Exchange, StepAnswer, Verdict
 
+from . import waits
 from .ports import JobRow, JobTransaction, R
 from .step_ports import JobStep
 
 _STALE: Final = StepAnswer(Verdict.STALE)
 
 
+def exchange(tx: JobTransaction[R], request: Exchange) -> tuple[list[StepAnswer], list[StepAnswer]]:
+    """Store steps of running handlers and look for the events that they wait for; the answers to
+    both."""
+    keys = dict.fromkeys(step.key for step in request.steps)
+    keys.update(dict.fromkeys(one.claim.key for one in request.waits))
+    claims = tx.current_claims(request.owner, keys)
+    return write(tx, claims, request.steps), waits.check(tx, claims, request.waits)
+
+
 def write(
-    tx: JobTransaction[R], claims: Mapping[tuple[int, int], R | None], steps: Sequence[StepWrite]
+    tx: JobTransaction[R], claims: Set[tuple[int, int]], steps: Sequence[StepWrite]
 ) -> list[StepAnswer]:
-    """Store steps of running jobs; ``claims`` are the rows of current claims by key and epoch."""
+    """Store steps of running jobs; ``claims`` are key and epoch of current claims."""
+    if not steps:
+        return []
     known = tx.steps.find([(step.key, step.name) for step in steps])
     answers: list[StepAnswer] = []
     added: list[JobStep] = []
     for step in steps:
         stored = known.get((step.key, step.name))
-        if claims.get((step.key, step.epoch)) is None:
+        if (step.key, step.epoch) not in claims:
             answers.append(_STALE)
         elif stored is not None:
             answers.append(StepAnswer(Verdict.ALREADY, stored))
@@ -64,8 +75,7 @@ def record_of(step: StepWrite) -> StepRecord:
 
 def check_in(tx: JobTransaction[R], owner: int, step: StepWrite) -> None:
     """LeaseLost if the claim of a step is not current, Conflict if its name is stored already."""
-    row = tx.load([step.key]).get(step.key)
-    if row is None or not is_current(row, owner, step.epoch):
+    if (step.key, step.epoch) not in tx.current_claims(owner, [step.key]):
         raise LeaseLost(
             f"the step {shown_step(step.name)!r} was not stored: this run of the job has ended for "
             "the store, another run may have begun"
@@ -78,11 +88,6 @@ def store_in(tx: JobTransaction[R], owner: int, step: StepWrite) -> None:
     """Store a step of a user's transaction (``Store.store_step_in``)."""
     check_in(tx, owner, step)
     tx.steps.add([JobStep(step.key, record_of(step))])
-
-
-def is_current(row: JobRow, owner: int, epoch: int) -> bool:
-    """Whether a claim is current: the job runs, with this owner and epoch."""
-    return row.owner == owner and row.epoch == epoch and row.status is JobStatus.RUNNING
 
 
 def mark(row: JobRow) -> None:

@@ -119,6 +119,14 @@ class Transaction:
     def inserted(self, row: Row) -> None:
         """Called with every new job; for a subclass that observes the store."""
 
+    def current_claims(self, owner: int, keys: Iterable[int]) -> set[tuple[int, int]]:
+        rows = [self.tables.jobs.get(key) for key in keys]
+        return {
+            (row.key, row.epoch)
+            for row in rows
+            if row is not None and row.status is JobStatus.RUNNING and row.owner == owner
+        }
+
     def payload(self, row: Row) -> bytes:
         return row.job.payload
 

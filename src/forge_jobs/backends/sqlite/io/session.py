@@ -23,7 +23,7 @@ from forge_jobs.kit.clock import Clock
 
 from .connection import WAL_KEEP_BYTES, abandon, connect, set_synchronous
 from .operation import Batchable, RunAlone, WriteRequest, fail
-from .transaction import Tx
+from .transaction import NotDurable, Tx
 
 _LOG = logging.getLogger("forge_jobs.sqlite")
 
@@ -313,7 +313,8 @@ class Session:
         elif len(group) > 1:
             for request in group:
                 self._run_transaction(connection, [request], committed, wait=wait)
-        elif isinstance(error, RunAlone):
+        elif isinstance(error, RunAlone | NotDurable):
+            group[0].durable = group[0].durable or isinstance(error, NotDurable)
             self._run_transaction(connection, group, committed, wait=wait)
         elif isinstance(error, sqlite3.Error):
             fail(group, translated(error, self._database.path))
@@ -335,7 +336,7 @@ class Session:
                     _LOG.warning("a write waits: %s", blocked_text(self._database))
                 self._clock.pause(_RETRY_PAUSE_S)
             else:
-                return Tx(connection.execute, self._clock.now(), self._tag)
+                return Tx(connection.execute, self._clock.now(), self._tag, is_durable=durable)
         raise Unavailable(blocked_text(self._database))
 
     def _set_level(self, connection: sqlite3.Connection, level: str) -> None:

@@ -16,7 +16,9 @@ from forge_jobs.backends.sqlite.counters import SQL, Counters, Execute
 from forge_jobs.backends.sqlite.json_text import as_json, read_keys
 from forge_jobs.backends.sqlite.limit_buckets import SQL as LIMITS_SQL
 from forge_jobs.backends.sqlite.limit_buckets import max_per_key
-from forge_jobs.backends.sqlite.rows import Row
+from forge_jobs.backends.sqlite.rows import Row, needs_body
+from forge_jobs.backends.sqlite.steps import SQL as STEPS_SQL
+from forge_jobs.backends.sqlite.steps import SqliteSteps
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import ERRORS_KEPT, Enqueued, LogLine, NewJob
 from forge_jobs.core.retry import Backoff
@@ -40,8 +42,14 @@ _TAKE_KEY: Final = KEYS_SQL["take_key"]
 _FREE_KEY: Final = KEYS_SQL["free_key"]
 _RETAIN_KEY: Final = KEYS_SQL["retain_key"]
 _SLOTS_IN_USE: Final = LIMITS_SQL["slots_in_use"]
+_claims_of = msgspec.json.Decoder(list[tuple[int, int]]).decode
 _rows_of = msgspec.json.Decoder(list[Row]).decode
 _groups_of = msgspec.json.Decoder(list[tuple[str, str, str, int, int]]).decode
+
+
+class NotDurable(Exception):
+    """Raised by an operation that must be on disk before its call returns, to be run once more in a
+    durable transaction."""
 
 
 class Tx:
@@ -53,14 +61,17 @@ class Tx:
     """
 
     __slots__ = (
-        "_control_changed", "_ingested_key", "_top_key", "after_commit", "counters", "entry_id",
-        "execute", "ingested", "notify_queues", "now", "tag", "touched_buckets",
+        "_control_changed", "_ingested_key", "_is_durable", "_top_key", "after_commit", "counters",
+        "entry_id", "execute", "ingested", "notify_queues", "now", "tag", "touched_buckets",
     )  # fmt: skip
 
-    def __init__(self, execute: Execute, now: Instant, tag: int) -> None:
+    def __init__(
+        self, execute: Execute, now: Instant, tag: int, *, is_durable: bool = True
+    ) -> None:
         self.execute = execute
         self.now = now
         self.tag = tag
+        self._is_durable = is_durable
         self.counters = Counters(now)
         self.notify_queues: set[str] = set()
         self.after_commit: list[Callable[[], object]] = []
@@ -75,6 +86,16 @@ class Tx:
     @property
     def control_changed(self) -> bool:
         return self._control_changed
+
+    @property
+    def steps(self) -> SqliteSteps:
+        """Steps, waits and events. Whoever stores a step in a transaction that is not durable is
+        run again in one that is."""
+        return SqliteSteps(self.execute, self.now, self._require_durable)
+
+    def _require_durable(self) -> None:
+        if not self._is_durable:
+            raise NotDurable
 
     def row(self, statement: str, values: tuple[object, ...] = ()) -> Any:
         """The first row of a result, or None."""
@@ -164,12 +185,26 @@ class Tx:
         keys = as_json([row.key for row in rows])
         for name in ("delete_jobs", "delete_bodies", "delete_logs", "delete_tracebacks"):
             self.execute(ROWS_SQL[name], (keys,))
+        for name in ("delete_steps", "delete_waits"):
+            self.execute(STEPS_SQL[name], (keys,))
 
     def insert(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         # Not at the top of the module: ``enqueue`` imports this one.
         from forge_jobs.backends.sqlite import enqueue
 
         return enqueue.insert(self, jobs)
+
+    def current_claims(self, owner: int, keys: Iterable[int]) -> set[tuple[int, int]]:
+        (found,) = self.row(STEPS_SQL["current_claims"], (as_json(list(keys)), owner))
+        return set(_claims_of(found))
+
+    def set_payload(self, row: Row, payload: bytes) -> None:
+        if needs_body(payload):
+            self.execute(STEPS_SQL["set_payload"], (row.key, None))
+            self.execute(STEPS_SQL["set_body"], (row.key, payload))
+        else:
+            self.execute(STEPS_SQL["set_payload"], (row.key, payload))
+            self.execute(STEPS_SQL["delete_body"], (row.key,))
 
     def payload(self, row: Row) -> bytes:
         (payload,) = self.row(ROWS_SQL["payload"], (row.key,))

@@ -2,8 +2,9 @@
 -- All that an exchange reads before it writes, in one row: is the process alive, the control
 -- version, the key marks, its cancel requests, paused queues, gates (the table is empty unless
 -- something was throttled), per wanted queue the earliest time of a scheduled or failed job, all
--- limits (few), and whether a wanted queue has a job on a track. Index: primary keys;
--- forge_jobs_due and forge_jobs_track, one entry per wanted queue.
+-- limits (few), whether a wanted queue has a job on a track, and whether an event is not delivered
+-- to all jobs. Index: primary keys; forge_jobs_due and forge_jobs_track, one entry per wanted queue;
+-- forge_events_open, one entry.
 SELECT
     (SELECT host_id FROM forge_processes WHERE id = ?1 AND dead_at IS NULL),
     control_version,
@@ -21,7 +22,8 @@ SELECT
      FROM forge_limits),
     EXISTS (SELECT 1 FROM json_each(?2) AS w
             WHERE EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_track
-                          WHERE j.claim_track IS NOT NULL AND j.queue = w.value))
+                          WHERE j.claim_track IS NOT NULL AND j.queue = w.value)),
+    EXISTS (SELECT 1 FROM forge_events INDEXED BY forge_events_open WHERE is_open IS NOT NULL)
 FROM forge_meta;
 
 -- name: occupied_queues

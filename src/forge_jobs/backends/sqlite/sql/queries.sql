@@ -2,7 +2,7 @@
 -- One job with all columns. Index: primary keys.
 SELECT j.id, j.status, j.queue, j.kind, j.priority, j.run_at, j.epoch, j.attempts, j.max_attempts,
        j.enqueued_at, j.owner, j.started_at, j.finished_at, j.options, j.details, j.last_error,
-       j.dedupe_key, j.limit_key, j.lane, j.bucket, j.result,
+       j.dedupe_key, j.limit_key, j.lane, j.bucket, j.slow_path, j.result,
        coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
 FROM forge_jobs AS j
 WHERE j.id = ?1;
@@ -11,7 +11,7 @@ WHERE j.id = ?1;
 -- The same for the jobs of a page, newest first. Index: primary keys.
 SELECT j.id, j.status, j.queue, j.kind, j.priority, j.run_at, j.epoch, j.attempts, j.max_attempts,
        j.enqueued_at, j.owner, j.started_at, j.finished_at, j.options, j.details, j.last_error,
-       j.dedupe_key, j.limit_key, j.lane, j.bucket, j.result,
+       j.dedupe_key, j.limit_key, j.lane, j.bucket, j.slow_path, j.result,
        coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
 FROM forge_jobs AS j
 WHERE j.id IN (SELECT value FROM json_each(?1))
@@ -40,7 +40,7 @@ WHERE (?2 IS NULL OR j.queue = ?2)
 SELECT id FROM forge_jobs WHERE id < ?1 ORDER BY id DESC LIMIT ?2;
 
 -- name: keys_of_status
--- The next failed, held, dead or cancelled jobs, of one state. Index: forge_jobs_status.
+-- The next failed, held, suspended, dead or cancelled jobs, of one state. Index: forge_jobs_status.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_status
 WHERE indexed_status IS NOT NULL AND indexed_status = ?3 AND id < ?1
 ORDER BY id DESC LIMIT ?2;
@@ -58,7 +58,7 @@ WHERE status = 'running' AND id < ?1
 ORDER BY id DESC LIMIT ?2;
 
 -- name: keys_of_due
--- The next scheduled and failed jobs of a range of queues; used only while they are few enough to
+-- The next jobs of a range of queues that are due later; used only while they are few enough to
 -- be sorted, like the two below. Index: forge_jobs_due, covering.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_due
 WHERE due_at IS NOT NULL AND queue >= ?3 AND queue <= ?4 AND id < ?1

@@ -148,11 +148,12 @@ FROM (
 );
 
 -- name: due
--- Scheduled and failed jobs of a queue whose time has come. Index: forge_jobs_due.
+-- Scheduled, failed and suspended jobs of a queue whose time has come. Index: forge_jobs_due.
 SELECT json_group_array(id), json_group_array(id) FILTER (WHERE expires_at <= ?2),
-       json_group_array(id) FILTER (WHERE limit_key IS NOT NULL OR live_lane IS NOT NULL)
+       json_group_array(id) FILTER (WHERE limit_key IS NOT NULL OR live_lane IS NOT NULL),
+       json_group_array(id) FILTER (WHERE status = 'suspended')
 FROM (
-    SELECT id, expires_at, limit_key, live_lane FROM forge_jobs
+    SELECT id, status, expires_at, limit_key, live_lane FROM forge_jobs
     WHERE queue = ?1 AND due_at IS NOT NULL AND due_at <= ?2
     ORDER BY due_at LIMIT ?3
 );
@@ -184,7 +185,7 @@ FROM (
 );
 
 -- name: due_queues
--- Queues with scheduled or failed jobs, and their earliest time. Index: forge_jobs_due, skipped
+-- Queues with jobs that are due later, and their earliest time. Index: forge_jobs_due, skipped
 -- through.
 WITH RECURSIVE steps (queue) AS (
     SELECT min(queue) FROM forge_jobs WHERE due_at IS NOT NULL
