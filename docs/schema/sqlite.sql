@@ -38,6 +38,15 @@ CREATE TABLE forge_dedupe (
     PRIMARY KEY (kind, key)
 ) WITHOUT ROWID;
 
+CREATE TABLE forge_events (
+    seq     INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic   TEXT    NOT NULL,
+    sent_at INTEGER NOT NULL,
+    ends_at INTEGER NOT NULL,
+    is_open INTEGER,
+    payload BLOB    NOT NULL
+);
+
 CREATE TABLE forge_fires (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     schedule     TEXT NOT NULL,
@@ -222,6 +231,18 @@ CREATE TABLE forge_shares (
     PRIMARY KEY (process, queue)
 ) WITHOUT ROWID;
 
+CREATE TABLE forge_steps (
+    job         INTEGER NOT NULL,
+    name        TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    epoch       INTEGER NOT NULL,
+    began_at    INTEGER NOT NULL,
+    ended_at    INTEGER NOT NULL,
+    fingerprint INTEGER,
+    value       BLOB,
+    PRIMARY KEY (job, name)
+);
+
 CREATE TABLE forge_token_buckets (
     scope        TEXT PRIMARY KEY,
     capacity     REAL NOT NULL,
@@ -253,9 +274,27 @@ CREATE TABLE forge_vitals (
     PRIMARY KEY (at, host_id)
 ) WITHOUT ROWID;
 
+CREATE TABLE forge_waits (
+    topic    TEXT    NOT NULL,
+    job      INTEGER NOT NULL,
+    epoch    INTEGER NOT NULL,
+    step     TEXT    NOT NULL,
+    began_at INTEGER NOT NULL,
+    after    INTEGER NOT NULL,
+    since    INTEGER NOT NULL,
+    deadline INTEGER,
+    PRIMARY KEY (topic, job)
+) WITHOUT ROWID;
+
 CREATE INDEX forge_audit_by_age ON forge_audit (at);
 
 CREATE INDEX forge_dedupe_until ON forge_dedupe (until) WHERE until IS NOT NULL;
+
+CREATE INDEX forge_events_end   ON forge_events (ends_at);
+
+CREATE INDEX forge_events_open  ON forge_events (is_open) WHERE is_open IS NOT NULL;
+
+CREATE INDEX forge_events_topic ON forge_events (topic);
 
 CREATE INDEX forge_fires_of ON forge_fires (schedule, id);
 
@@ -289,3 +328,5 @@ CREATE INDEX forge_processes_host ON forge_processes (host_id);
 CREATE INDEX forge_schedules_due ON forge_schedules (next_at) WHERE enabled;
 
 CREATE INDEX forge_settings_expiry ON forge_settings (until) WHERE until IS NOT NULL;
+
+CREATE INDEX forge_waits_job ON forge_waits (job);

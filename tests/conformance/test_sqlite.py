@@ -1,6 +1,8 @@
 """The SQLite backend passes the conformance suite, on files and with a movable clock."""
 
-from collections.abc import Callable
+import contextlib
+import sqlite3
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
+from forge_jobs.testing.conformance.fixtures import OpenTransaction
 
 
 @pytest.fixture
@@ -31,3 +34,20 @@ def second_store(clock: MovableClock) -> Callable[[Store], Store]:
         return SqliteStore(path, clock=clock, entropy=SeededEntropy("second"))
 
     return second
+
+
+@pytest.fixture
+def open_transaction() -> OpenTransaction:
+    @contextlib.asynccontextmanager
+    async def begin(store: Store) -> AsyncGenerator[object, None]:
+        connection = sqlite3.connect(store.maintenance.describe()["place"])
+        try:
+            with connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS accounts (name TEXT)")
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("INSERT INTO accounts VALUES ('ada')")
+                yield connection
+        finally:
+            connection.close()
+
+    return begin

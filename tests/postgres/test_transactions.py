@@ -1,4 +1,4 @@
-"""``tx=``: jobs exist if and only if the user's own transaction commits, with every driver."""
+"""``tx=``: jobs, events and steps exist if and only if the user's own transaction commits."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -14,8 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.core.errors import BadOption
+from forge_jobs.core.errors import BadOption, Conflict, LeaseLost
+from forge_jobs.core.events import NewEvent
 from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
+from forge_jobs.core.steps import StepKind, StepWrite, step_identity
+from forge_jobs.store.jobs import Exchange, Want
+from forge_jobs.store.processes import NewProcess
 
 from .server import PrivateServer, private_server
 
@@ -120,6 +124,38 @@ async def test_the_jobs_are_part_of_the_transaction(
     assert stored.expires_at == stored.enqueued_at + 600_000_000
     assert await store.jobs.get(plain.id) is not None
     assert sum(count.jobs for count in await store.metrics.counts()) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_events_and_steps_are_part_of_the_transaction(
+    store: PostgresStore, postgres: PrivateServer, way: str
+) -> None:
+    me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b", lease_s=600.0)
+    owner = await store.processes.register(me)
+    [answer] = await store.jobs.enqueue([PLAIN])
+    [job] = (await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 1)]))).claims
+    name, value = step_identity("é", key="🦊"), '{"text":"é \\u0000 🦊","n":1.0}'.encode()
+    step = StepWrite(job.key, job.epoch, name, StepKind.STEP, 1, 2, value, 2**63 - 1)
+    event = NewEvent(name="paid", key="é", payload=value, dedupe_key="k")
+    async with opened(way, postgres) as (connection, _, rollback):
+        await store.asend_in(connection, [event])
+        await store.astore_step_in(connection, owner, step)
+        await call(rollback)
+    assert await store.steps.page(answer.id) == []
+    async with opened(way, postgres) as (connection, commit, _):
+        sent = await store.asend_in(connection, [event, event])
+        assert [one.duplicate for one in sent] == [False, True]
+        await store.astore_step_in(connection, owner, step)
+        await call(commit)
+    [stored] = await store.steps.page(answer.id)
+    assert (stored.name, stored.value, stored.fingerprint) == (name, value, 2**63 - 1)
+    [listed] = await store.events.page(limit=10)
+    assert (listed.key, listed.payload, listed.seq) == ("é", value, None)
+    for wrong, given in ((LeaseLost, owner + 1), (Conflict, owner)):
+        async with opened(way, postgres) as (connection, _, rollback):
+            with pytest.raises(wrong):
+                await store.astore_step_in(connection, given, step)
+            await call(rollback)
 
 
 async def test_asynchronous_connections_need_aenqueue(

@@ -46,7 +46,7 @@ class Queries:
         self.tag = 0
 
     async def get(self, job_id: str) -> JobRecord | None:
-        row_key = self._row_key(job_id)
+        row_key = self.row_key(job_id)
         if row_key is None:
             return None
         row = await self._server.ask_row(self._sql["job"], str(row_key[0]), writes=False)
@@ -69,7 +69,7 @@ class Queries:
         return await self._server.within(work, writes=False)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
-        row_keys = [self._row_key(job_id) for job_id in job_ids]
+        row_keys = [self.row_key(job_id) for job_id in job_ids]
         keys = [row_key[0] for row_key in row_keys if row_key is not None]
         if not keys:
             return [None] * len(row_keys)
@@ -155,14 +155,15 @@ class Queries:
 
     async def keys_of(self, link: Link, job_ids: Sequence[str]) -> list[int | None]:
         """The keys of public ids; None for an id that is invalid, unknown or of another store."""
-        row_keys = [self._row_key(job_id) for job_id in job_ids]
+        row_keys = [self.row_key(job_id) for job_id in job_ids]
         keys = [row_key[0] for row_key in row_keys if row_key is not None]
         known = {(row[0], row[1] // 1000) for row in await link.fetch(self._enqueue_times, keys)}
         return [
             row_key[0] if row_key is not None and row_key in known else None for row_key in row_keys
         ]
 
-    def _row_key(self, job_id: str) -> tuple[int, int] | None:
+    def row_key(self, job_id: str) -> tuple[int, int] | None:
+        """The key in a public id, and when the job was enqueued in milliseconds."""
         row_key = ids.row_key(job_id, self.tag)
         return None if row_key is None or row_key[0] > MAX_KEY else row_key
 

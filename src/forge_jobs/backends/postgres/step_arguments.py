@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from forge_jobs.core.decide import Finish
-from forge_jobs.core.events import Wait, WaitTopic
+from forge_jobs.core.events import WaitTopic
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import Event
 from forge_jobs.core.steps import StepRecord, StepWrite
@@ -117,11 +117,6 @@ def of(request: Exchange, finishes: Sequence[Finish]) -> StepArguments | None:
     if not ends and not request.steps and not request.waits:
         return None
     return StepArguments(request, ends)
-
-
-def topics_of(wait: Wait) -> list[str]:
-    """The topics of a wait."""
-    return [topic.topic for topic in wait.topics]
 
 
 def _answer(stored: StoredStep | None) -> StepAnswer:

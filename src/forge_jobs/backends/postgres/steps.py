@@ -34,18 +34,13 @@ class PostgresSteps:
         values: bool = True,
         names: Sequence[str] = (),
     ) -> list[StepRecord]:
-        [key] = await self._server.within(
-            lambda link: self._queries.keys_of(link, [job_id]), writes=False
-        )
-        if key is None:
+        row_key = self._queries.row_key(job_id)
+        if row_key is None:
             return []
-        bounds = (after or "", max(limit, 0), values)
-        if names:
-            found = await self._server.ask(
-                self._sql["named_steps"], key, list(names), *bounds, writes=False
-            )
-        else:
-            found = await self._server.ask(self._sql["steps"], key, *bounds, writes=False)
+        found = await self._server.ask(
+            self._sql["steps"], *row_key, after or "", max(limit, 0), values, list(names) or None,
+            writes=False,
+        )  # fmt: skip
         return [_record(row) for row in found]
 
     async def retry_from(self, job_id: str, step: str) -> bool:

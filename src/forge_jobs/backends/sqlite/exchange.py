@@ -105,10 +105,7 @@ class ExchangeOperation:
         alive = host is not None and self._is_alive(owner, host, tx.now)
         claimed, next_due = claim.Claimed(), None
         if alive and request.want:
-            # The finishes of this exchange may have changed what the snapshot read.
-            current_gates = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
-            for name in {finish.gate_of(item) for item in request.finish if _is_throttle(item)}:
-                current_gates[name] = tx.gate(name)
+            current_gates = self._current_gates(tx, gates)
             limited_claims = None
             if limits is not None:
                 # Jobs that were released or admitted above may be on a track now.
@@ -124,10 +121,7 @@ class ExchangeOperation:
         if limits is not None and any(limit.cap is not None for limit in limits.values()):
             _notify_freed_slots(tx, request.finish, limits, claimed)
         if claimed.slow_finish or self._slow_keys:
-            removed = [item.key for item in request.finish] + [
-                released.key for released in request.release
-            ]
-            tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish, removed))
+            tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish))
         if cancel_keys and dues_changed:
             # Some of them may have ended; a stale finish has not ended its job.
             cancel_keys = set(read_keys(tx.row(_CANCELS, (owner,))[0]))
@@ -300,8 +294,16 @@ class ExchangeOperation:
                 next_starts.append(due)
         return min(next_starts, default=None)
 
-    def _update_slow_keys(self, added: Sequence[int], removed: Sequence[int]) -> None:
-        self._slow_keys.difference_update(removed)
+    def _current_gates(self, tx: Tx, found: str) -> dict[str, Gate]:
+        """The gates after the finishes, which may have changed what the snapshot read."""
+        gates = {queue: Gate(until, count) for queue, until, count in _gates_of(found)}
+        for name in {finish.gate_of(item) for item in self._request.finish if _is_throttle(item)}:
+            gates[name] = tx.gate(name)
+        return gates
+
+    def _update_slow_keys(self, added: Sequence[int]) -> None:
+        self._slow_keys.difference_update(item.key for item in self._request.finish)
+        self._slow_keys.difference_update(released.key for released in self._request.release)
         self._slow_keys.update(added)
 
 

@@ -3,10 +3,13 @@
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.steps import StepWrite
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged
@@ -20,6 +23,7 @@ from . import schema, user_transactions
 from .history import SqliteEvents, SqliteStepStore
 from .io.blocking import run_blocking
 from .io.reader import Reader
+from .io.transaction import Tx
 from .io.writer import Writer
 from .jobs import SqliteJobs
 from .limits import SqliteLimits
@@ -33,6 +37,8 @@ from .os.liveness_file import LivenessFiles
 from .processes import SqliteProcesses
 from .schedules import SqliteSchedules, SqliteTokenBuckets
 from .settings import SqliteSettings
+
+T = TypeVar("T")
 
 _stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 
@@ -146,23 +152,42 @@ class SqliteStore:
         return self.jobs.exchange_sync(request)
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self._announce(
-            *user_transactions.insert(
-                self._database, transaction, jobs, self._clock.now(), self._tag_in
-            )
-        )
+        return self._write_in(transaction, user_transactions.insert_jobs(jobs))
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await self._awrite_in(transaction, user_transactions.insert_jobs(jobs))
+
+    def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        return self._write_in(transaction, user_transactions.send_events(events))
+
+    async def asend_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
+        return await self._awrite_in(transaction, user_transactions.send_events(events))
+
+    def store_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        self._write_in(transaction, user_transactions.store_step(owner, step))
+
+    async def astore_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
+        await self._awrite_in(transaction, user_transactions.store_step(owner, step))
+
+    def _write_in(self, transaction: object, operation: Callable[[Tx], T]) -> T:
         return self._announce(
-            *await user_transactions.ainsert(
-                self._database, transaction, jobs, self._clock.now(), self._tag_in
+            *user_transactions.write(
+                self._database, transaction, operation, self._clock.now(), self._tag_in
             )
         )
 
-    def _announce(self, stored: list[Enqueued], queues: set[str]) -> list[Enqueued]:
+    async def _awrite_in(self, transaction: object, operation: Callable[[Tx], T]) -> T:
+        return self._announce(
+            *await user_transactions.awrite(
+                self._database, transaction, operation, self._clock.now(), self._tag_in
+            )
+        )
+
+    def _announce(self, answer: T, queues: set[str]) -> T:
         # Sent before the user's commit: listeners poll more often for a while.
-        self._notifications.notify(queues, control_changed=False, uncommitted=True)
-        return stored
+        if queues:
+            self._notifications.notify(queues, control_changed=False, uncommitted=True)
+        return answer
 
     def _tag_in(self, execute: schema.Execute) -> int:
         """The tag, inside a user's transaction."""

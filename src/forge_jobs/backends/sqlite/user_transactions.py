@@ -1,8 +1,9 @@
-"""``tx=``: enqueues jobs inside a user's own transaction, on the user's own connection to the file.
+"""``tx=``: writes inside a user's own transaction, on the user's own connection to the file.
 
-Supported are connections of sqlite3 and aiosqlite, and connections and sessions of SQLAlchemy. Only
-the jobs and their dedupe keys are written; the next write of the store ingests them. A connection
-without a transaction gets one, as ``sqlite3`` itself would open it before a write, unless it is in
+Supported are connections of sqlite3 and aiosqlite, and connections and sessions of SQLAlchemy. Of
+an enqueue only the jobs and their dedupe keys are written; the next write of the store ingests
+them. Of events only the events: the next exchange delivers them. A connection without a transaction
+gets one, as ``sqlite3`` itself would open it before a write, unless it is in
 autocommit mode, where there would be nothing to commit.
 
 All statements of a call run in one savepoint: an error or a signal in the middle leaves nothing of
@@ -16,18 +17,22 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from forge_jobs.backends.shared import user_connections
+from forge_jobs.backends.shared.rowwise import steps
 from forge_jobs.backends.shared.sql_text import ordered_values
-from forge_jobs.core.errors import BadOption, Unavailable
+from forge_jobs.core.errors import BadOption, Conflict, Unavailable
+from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.steps import StepWrite
 
 from . import enqueue
 from .error_mapping import is_busy, translated
 from .io.transaction import Tx
 from .os.database_file import DatabaseFile
+from .steps import SQL as STEPS_SQL
 
 _SAVEPOINT: Final = "SAVEPOINT forge_jobs_enqueue"
 _RELEASE: Final = "RELEASE forge_jobs_enqueue"
@@ -35,45 +40,72 @@ _ROLL_BACK: Final = "ROLLBACK TO forge_jobs_enqueue"
 
 # The tag of the database, read through the connection; creates missing tables if it may.
 ReadTag = Callable[[Callable[..., sqlite3.Cursor]], int]
-Inserted = tuple[list[Enqueued], set[str]]
+T = TypeVar("T")
 
 
-def insert(
+def write(
     database: DatabaseFile,
     transaction: object,
-    jobs: Sequence[NewJob],
+    operation: Callable[[Tx], T],
     now: Instant,
     read_tag: ReadTag,
-) -> Inserted:
-    """Store jobs; returns the replies, and the queues to notify."""
+) -> tuple[T, set[str]]:
+    """Run an operation; returns its result, and the queues to notify."""
     connection = user_connections.sqlite_connection(transaction, database.path)
-    return _insert(database, connection, jobs, now, read_tag)
+    return _write(database, connection, operation, now, read_tag)
 
 
-async def ainsert(
+async def awrite(
     database: DatabaseFile,
     transaction: object,
-    jobs: Sequence[NewJob],
+    operation: Callable[[Tx], T],
     now: Instant,
     read_tag: ReadTag,
-) -> Inserted:
-    """``insert`` for coroutines; also takes connections that must be awaited."""
+) -> tuple[T, set[str]]:
+    """``write`` for coroutines; also takes connections that must be awaited."""
     if not user_connections.is_async(transaction):
-        return insert(database, transaction, jobs, now, read_tag)
+        return write(database, transaction, operation, now, read_tag)
     connection: Any = await user_connections.async_sqlite_connection(transaction, database.path)
     # One call on the thread of the connection: between two, another task could use it.
     return await connection._execute(
-        lambda: _insert(database, connection._conn, jobs, now, read_tag)
+        lambda: _write(database, connection._conn, operation, now, read_tag)
     )
 
 
-def _insert(
+def insert_jobs(jobs: Sequence[NewJob]) -> Callable[[Tx], list[Enqueued]]:
+    """The operation that stores jobs."""
+    return lambda tx: enqueue.insert_uncounted(tx, jobs)
+
+
+def send_events(events: Sequence[NewEvent]) -> Callable[[Tx], list[SentEvent]]:
+    """The operation that stores events. Each is open: the next exchange delivers it."""
+
+    def send(tx: Tx) -> list[SentEvent]:
+        answers: list[SentEvent] = []
+        for event in events:
+            is_taken = event.dedupe_key is not None and not tx.steps.take_event_key(event)
+            answers.append(SentEvent(duplicate=is_taken))
+            if not is_taken:
+                stored = tx.steps.add_event(event, is_open=True)
+                waiting = tx.execute(STEPS_SQL["queues_waiting"], (stored.topic,)).fetchall()
+                tx.notify_queues.update(queue for (queue,) in waiting)
+        return answers
+
+    return send
+
+
+def store_step(owner: int, step: StepWrite) -> Callable[[Tx], None]:
+    """The operation that stores a step of a running job."""
+    return lambda tx: steps.store_in(tx, owner, step)
+
+
+def _write(
     database: DatabaseFile,
     connection: sqlite3.Connection,
-    jobs: Sequence[NewJob],
+    operation: Callable[[Tx], T],
     now: Instant,
     read_tag: ReadTag,
-) -> Inserted:
+) -> tuple[T, set[str]]:
     cursor = connection.cursor()
     # The user's factories must not change the values read here.
     cursor.row_factory = None
@@ -82,9 +114,10 @@ def _insert(
     try:
         _same_file(database, cursor)
         _begin(connection, cursor)
-        answers, notify_queues = _within(cursor, jobs, now, read_tag)
+        answer, notify_queues = _within(cursor, operation, now, read_tag)
     except BaseException as error:
-        if not joined:
+        # A step that cannot be stored takes its whole transaction with it.
+        if not joined or isinstance(error, Conflict):
             connection.rollback()
         if not isinstance(error, sqlite3.Error):
             raise
@@ -97,16 +130,16 @@ def _insert(
     finally:
         connection.text_factory = text_factory
         cursor.close()
-    return answers, notify_queues
+    return answer, notify_queues
 
 
 def _within(
-    cursor: sqlite3.Cursor, jobs: Sequence[NewJob], now: Instant, read_tag: ReadTag
-) -> Inserted:
+    cursor: sqlite3.Cursor, operation: Callable[[Tx], T], now: Instant, read_tag: ReadTag
+) -> tuple[T, set[str]]:
     try:
         cursor.execute(_SAVEPOINT)
         tx = Tx(partial(_execute, cursor), now, read_tag(cursor.execute))
-        answers = enqueue.insert_uncounted(tx, jobs)
+        answer = operation(tx)
         cursor.execute(_RELEASE)
     except BaseException:
         try:
@@ -116,7 +149,7 @@ def _within(
             # Not begun, already over, or rolled back by the error: nothing is left of it.
             pass
         raise
-    return answers, tx.notify_queues
+    return answer, tx.notify_queues
 
 
 def _execute(

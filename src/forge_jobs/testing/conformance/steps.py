@@ -183,7 +183,7 @@ class TestClaimedSteps:
         by_name = {one.name: stored(one) for one in sent}
         assert again.steps == ClaimedSteps(tuple(by_name[name] for name in sorted(by_name)))
 
-    @pytest.mark.parametrize("how", ["release", "reap"])
+    @pytest.mark.parametrize("how", ["release", "reap", "deregister"])
     async def test_a_run_that_ended_without_a_finish_leaves_its_steps(
         self, store: Store, clock: MovableClock, worker: Process, how: str
     ) -> None:
@@ -193,6 +193,9 @@ class TestClaimedSteps:
         await write_steps(worker, sent)
         if how == "release":
             await worker.exchange(release=[claim_of(job)])
+        elif how == "deregister":
+            await store.processes.deregister(worker.key)
+            worker = await Process.register(store, clock, host_id="host-2")
         else:
             clock.advance(LEASE_S + 1)
             await store.jobs.reap(crash_note="died", limit=10)

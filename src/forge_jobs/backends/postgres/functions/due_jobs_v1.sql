@@ -15,13 +15,13 @@ DECLARE
     v_terminal bigint[];
     v_buckets text[];
     v_bound boolean;
+    v_suspended bigint[];
 BEGIN
     WITH due AS MATERIALIZED (
         SELECT j.id, j.status, COALESCE(j.expires_at <= p_now, false) AS late,
             forge.first_limit_bucket_v1(j.queue, j.lane, j.lane_order, j.limit_key) AS limit_bucket
         FROM forge.jobs j
         WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= p_now
-            AND (j.status <> 'suspended') IS TRUE
         ORDER BY j.run_at, j.id
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED
@@ -33,7 +33,7 @@ BEGIN
             limit_bucket = CASE WHEN NOT due.late THEN 'new:' || due.limit_bucket END,
             finished_at = CASE WHEN due.late THEN p_now END,
             last_error = CASE WHEN due.late THEN forge.expiry_message_v1() ELSE j.last_error END
-        FROM due WHERE j.id BETWEEN due.id AND due.id
+        FROM due WHERE j.id BETWEEN due.id AND due.id AND due.status <> 'suspended'
         RETURNING j.id, j.queue, j.kind, due.status AS source, j.status AS target, due.limit_bucket
     ),
     counted AS (
@@ -44,8 +44,9 @@ BEGIN
     SELECT count(*) FILTER (WHERE target <> 'cancelled'),
         count(*) FILTER (WHERE target = 'cancelled'),
         array_agg(id) FILTER (WHERE target = 'cancelled'),
-        array_agg(DISTINCT limit_bucket) FILTER (WHERE target = 'cancelled'), bool_or(target = 'held')
-    INTO promoted, expired, v_terminal, v_buckets, v_bound FROM changed;
+        array_agg(DISTINCT limit_bucket) FILTER (WHERE target = 'cancelled'), bool_or(target = 'held'),
+        (SELECT array_agg(due.id) FROM due WHERE due.status = 'suspended')
+    INTO promoted, expired, v_terminal, v_buckets, v_bound, v_suspended FROM changed;
     IF v_terminal IS NOT NULL THEN
         PERFORM forge.archive_v1(v_terminal);
         PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
@@ -54,11 +55,8 @@ BEGIN
     IF v_bound OR v_buckets IS NOT NULL THEN
         PERFORM forge.admit_unchecked_v1(p_now, 1000);
     END IF;
-    IF promoted + expired < p_limit AND EXISTS (SELECT 1 FROM forge.jobs j
-        WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= p_now
-            AND (j.status = 'suspended') IS TRUE)
-    THEN
-        promoted := promoted + forge.promote_suspended_v1(p_now, p_queue, p_limit - promoted - expired);
+    IF v_suspended IS NOT NULL THEN
+        promoted := promoted + forge.promote_suspended_v1(p_now, v_suspended);
     END IF;
 END
 $$;

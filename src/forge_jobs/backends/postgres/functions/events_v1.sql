@@ -341,28 +341,17 @@ BEGIN
 END
 $$;
 
--- Due jobs of one queue that are suspended become pending, at most p_limit. Jobs with a topic that is busy are left for
--- later: perhaps their event is being sent. Returns how many. Index: jobs_due, waits_job.
-CREATE OR REPLACE FUNCTION forge.promote_suspended_v1(p_now bigint, p_queue text, p_limit integer) RETURNS integer
+-- Suspended jobs whose time has come, and whose rows are locked, become pending. Jobs with a topic that is busy are left
+-- for later: perhaps their event is being sent. Returns how many became pending. Index: waits_job.
+CREATE OR REPLACE FUNCTION forge.promote_suspended_v1(p_now bigint, p_jobs bigint[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    v_jobs bigint[];
+    v_jobs bigint[] := p_jobs;
     v_topics text[];
     v_busy text[];
 BEGIN
-    SELECT array_agg(l.id) INTO v_jobs FROM (
-        SELECT j.id FROM forge.jobs j
-        WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed', 'suspended') AND j.run_at <= p_now
-            AND (j.status = 'suspended') IS TRUE
-        ORDER BY j.run_at, j.id
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED
-    ) AS l;
-    IF v_jobs IS NULL THEN
-        RETURN 0;
-    END IF;
     SELECT array_agg(DISTINCT w.topic) INTO v_topics FROM forge.waits w WHERE w.job = ANY (v_jobs);
     SELECT array_agg(t.topic) INTO v_busy FROM unnest(v_topics) AS t(topic)
     WHERE NOT pg_try_advisory_xact_lock(forge.topic_lock_v1(t.topic));

@@ -101,7 +101,8 @@ SELECT c.relname AS name, pg_stat_get_live_tuples(c.oid) AS live,
     extract(epoch FROM clock_timestamp() - GREATEST(
         pg_stat_get_last_autovacuum_time(c.oid), pg_stat_get_last_vacuum_time(c.oid)
     ))::double precision AS vacuum_s
-FROM unnest(ARRAY['jobs', 'history', 'counter_entries', 'dedupe_keys', 'processes']) AS n(name)
+FROM unnest(ARRAY['jobs', 'history', 'counter_entries', 'dedupe_keys', 'processes', 'steps', 'waits', 'events'])
+    AS n(name)
 JOIN pg_class c ON c.oid = to_regclass('forge.' || n.name)
 ORDER BY dead DESC, n.name;
 

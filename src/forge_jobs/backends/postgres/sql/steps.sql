@@ -1,19 +1,16 @@
 -- Steps, events and waits. Most writes are calls of functions (functions/steps_v1.sql, functions/events_v1.sql).
 
 -- name: steps
--- Steps of a job by name: behind a name, or those named. The length of a value is known without reading it. Index: the
--- primary key.
-SELECT name, kind, epoch, began_at, ended_at, CASE WHEN $4 THEN value END AS value, fingerprint,
-    COALESCE(octet_length(value), 0) AS size
-FROM forge.steps
-WHERE job = $1 AND name > $2 ORDER BY name LIMIT $3;
-
--- name: named_steps
--- The same for some names.
-SELECT name, kind, epoch, began_at, ended_at, CASE WHEN $5 THEN value END AS value, fingerprint,
-    COALESCE(octet_length(value), 0) AS size
-FROM forge.steps
-WHERE job = $1 AND name = ANY ($2::text[]) AND name > $3 ORDER BY name LIMIT $4;
+-- Steps of a job by name, behind a name; with $6 only those named. $2 is when the job was enqueued, in milliseconds. The
+-- length of a value is known without reading it. Index: the primary keys.
+SELECT s.name, s.kind, s.epoch, s.began_at, s.ended_at, CASE WHEN $5 THEN s.value END AS value, s.fingerprint,
+    COALESCE(octet_length(s.value), 0) AS size
+FROM forge.steps s
+WHERE s.job = $1 AND s.name > $3 AND ($6::text[] IS NULL OR s.name = ANY ($6)) AND $2 = (
+    SELECT r.enqueued_at / 1000 FROM (
+        SELECT id, enqueued_at FROM forge.jobs UNION ALL SELECT id, enqueued_at FROM forge.history) AS r
+    WHERE r.id = $1)
+ORDER BY s.name LIMIT $4;
 
 -- name: step_began
 -- When a step began. Index: the primary key.

@@ -89,6 +89,8 @@ def finish_row(
     transitions.transition(
         tx, row, finish.event, target, Attempts.GIVEN_BACK if attempt_returned else Attempts.KEPT
     )
+    if row.status is JobStatus.PENDING:
+        _hold_over_limit(tx, row)
     if timed:
         tx.counters.finished(
             row.queue, row.kind, [structs.replace(finish, enqueued_at=row.enqueued_at)]

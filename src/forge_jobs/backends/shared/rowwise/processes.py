@@ -18,7 +18,7 @@ from forge_jobs.store.processes import (
     SlotsInUse,
 )
 
-from . import finish
+from . import finish, steps
 from .exchange import cancels
 from .rows import Process
 from .storage import Storage
@@ -58,6 +58,7 @@ class RowwiseProcesses:
         with self._storage.write() as tx:
             rows = list(tx.load(self._tables.index.running(key)).values())
             for row in rows:
+                steps.mark_found(tx, [row])
                 finish.release(tx, row)
             tx.store(rows)
             self._tables.processes.pop(key, None)
