@@ -17,7 +17,6 @@ async def plain_task(n: int) -> list[int]:
     return [n]
 
 
-
 class Payment(msgspec.Struct):
     amount: int
 

@@ -11,8 +11,8 @@ from forge_jobs.core.job import Claim
 from forge_jobs.core.steps import MAX_STEPS, StepRecord, StepWrite, shown_step
 from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.run import Run
-from forge_jobs.engine.steps.step_outcome import run_steps_of
 from forge_jobs.engine.steps.run_steps import RunSteps
+from forge_jobs.engine.steps.step_outcome import run_steps_of
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.store.store import Store
 
