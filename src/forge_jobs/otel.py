@@ -16,6 +16,7 @@ from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.outcome import Dead, Failed, JobOutcome
 
 from .engine.running.context import Context
+from .engine.steps.signals import is_suspended
 
 try:
     from opentelemetry import trace
@@ -99,7 +100,10 @@ class _TraceHooks:
                     _fail(span, outcome)
                 raise
             except BaseException as error:
-                _fail(span, error)
+                if is_suspended(error):
+                    span.set_attribute("forge_jobs.job.outcome", "parked")
+                else:
+                    _fail(span, error)
                 raise
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ class ExecutorHarness:
             NoEnqueuer(),
             lambda kind, value: NewJob(kind=kind, queue="default"),
         )
+        self.steps = SimpleNamespace(owner=lambda: 3, store_time=SYSTEM_CLOCK)
         self.executor = ChildExecutor(
             self._ended, clock=SYSTEM_CLOCK, entropy=SYSTEM_ENTROPY, settings=settings
         )

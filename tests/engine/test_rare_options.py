@@ -34,7 +34,8 @@ class OptionedTask:
 
 def run_of(clock: MovableClock, own: Options, default: Options) -> Run:
     environment = RunEnvironment(lambda: "HOST", 7, clock, None, lambda kind, value: None)  # type: ignore[arg-type,return-value]
-    in_flight: Any = SimpleNamespace(environment=environment)
+    steps = SimpleNamespace(owner=lambda: 3, store_time=clock)
+    in_flight: Any = SimpleNamespace(environment=environment, steps=steps)
     handler = Handler(
         kind="work",
         run_in=RunIn.CHILD,

@@ -75,6 +75,31 @@ class StepAnswer(Struct, frozen=True):
     lost) or an earlier one; ``record`` is what is stored, and it holds. *stale*: the claim is no
     longer current. The answer to a wait is *applied* without a record while there is no event, and
     *already* with the record once a step of that name is stored, by this call or before.
+
+    Steps (``core.steps``):
+
+    * A step is guarded by owner and epoch, as a finish is. A process whose lease has expired
+      may still store steps of a job that was not taken from it.
+    * The first write of a name stays for ever; later ones are answered with what is stored.
+    * A transaction that stores a step is durable before the call returns.
+    * A wait (``waits``) takes the oldest event of its topics and stores it as a step of kind
+      *event*, if there is one.
+    * ``Finish.steps`` are stored if and only if the finish is applied, also when a cancel
+      request changes its target. The job's expiry is removed: it has made progress.
+    * SNOOZE with ``Finish.steps.run_at``: due at that instant.
+    * SUSPEND takes an event as a wait does. If there is one, the job becomes pending with that
+      step stored, else suspended until an event is sent to one of the topics (``EventStore``)
+      or until ``run_at``; without ``run_at`` for ever.
+    * A suspended job whose ``run_at`` has come is promoted. If the deadline of its wait has
+      passed, that transaction stores the event that was sent by then, else a step of kind
+      *timeout*. Otherwise no step is stored: the handler waits again.
+    * RESTART deletes the job's steps, then stores those of the finish and the new payload;
+      ``failed_runs`` starts again at 0.
+    * FAIL with ``attempt_returned`` gives the attempt back and raises ``failed_runs`` by one.
+    * A claim of a job with stored steps brings the first ``MAX_CLAIMED_STEPS`` of them, in the
+      order of their names, at most ``MAX_CLAIMED_BYTES`` of values but at least one step.
+    * A suspended job gives up its slots of limit keys and its lane as a scheduled one does; in
+      a *strict* lane the younger jobs wait for it.
     """
 
     verdict: Verdict
@@ -223,7 +248,7 @@ class JobStore(Protocol):
 
         In this order:
 
-        1. Notes. Then steps and waits (below).
+        1. Notes. Then steps and waits (``StepAnswer``).
         2. Finishes, each guarded by owner and epoch alone: a process whose lease has expired may
            still finish a job that was not taken from it. One verdict per finish.
 
@@ -256,31 +281,6 @@ class JobStore(Protocol):
         * A rate takes one token per claim.
         * Jobs of a task with a closed scope are skipped without touching them.
         * A task with such limits has a track of its own, so that it delays no other task.
-
-        Steps (``core.steps``):
-
-        * A step is guarded by owner and epoch, as a finish is. A process whose lease has expired
-          may still store steps of a job that was not taken from it.
-        * The first write of a name stays for ever; later ones are answered with what is stored.
-        * A transaction that stores a step is durable before the call returns.
-        * A wait (``waits``) takes the oldest event of its topics and stores it as a step of kind
-          *event*, if there is one.
-        * ``Finish.steps`` are stored if and only if the finish is applied, also when a cancel
-          request changes its target. The job's expiry is removed: it has made progress.
-        * SNOOZE with ``Finish.steps.run_at``: due at that instant.
-        * SUSPEND takes an event as a wait does. If there is one, the job becomes pending with that
-          step stored, else suspended until an event is sent to one of the topics (``EventStore``)
-          or until ``run_at``; without ``run_at`` for ever.
-        * A suspended job whose ``run_at`` has come is promoted. If the deadline of its wait has
-          passed, that transaction stores the event that was sent by then, else a step of kind
-          *timeout*. Otherwise no step is stored: the handler waits again.
-        * RESTART deletes the job's steps, then stores those of the finish and the new payload;
-          ``failed_runs`` starts again at 0.
-        * FAIL with ``attempt_returned`` gives the attempt back and raises ``failed_runs`` by one.
-        * A claim of a job with stored steps brings the first ``MAX_CLAIMED_STEPS`` of them, in the
-          order of their names, at most ``MAX_CLAIMED_BYTES`` of values but at least one step.
-        * A suspended job gives up its slots of limit keys and its lane as a scheduled one does; in
-          a *strict* lane the younger jobs wait for it.
         """
         ...
 

@@ -1,9 +1,9 @@
 """Tools for tests: inline mode, controlled time, assertions, and the conformance suite of backends.
 
 For users' tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``,
-``enqueued``, ``reset``, ``areset``, ``Transaction``, ``steps_of``, ``events``. ``forge_jobs.testing.conformance`` is the
-suite that every backend must pass, and the only part that needs pytest. Nothing else in the package
-imports this room.
+``enqueued``, ``reset``, ``areset``, ``Transaction``, ``steps_of``, ``events``.
+``forge_jobs.testing.conformance`` is the suite that every backend must pass, and the only part that
+needs pytest. Nothing else in the package imports this room.
 """
 
 from importlib import import_module

@@ -19,8 +19,8 @@ from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
 from forge_jobs.engine.claiming.step_buffer import StepBuffer
 from forge_jobs.engine.claiming.store_time import StoreTime
 from forge_jobs.engine.liveness.lease_state import LeaseState
-from forge_jobs.engine.steps.concluding import concluded
 from forge_jobs.engine.steps.run_steps import RunSteps, StepEnvironment
+from forge_jobs.engine.steps.step_outcome import outcome_with_steps
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.jobs import Verdict
@@ -141,7 +141,7 @@ class InFlightJobs:
         prefetch.finished += 1
         prefetch.ran_s += at - run.started_at
         if run.steps is not None:
-            run_outcome = concluded(run, run_outcome)
+            run_outcome = outcome_with_steps(run, run_outcome)
             if isinstance(run.steps, RunSteps) and run.steps.uncommitted:
                 self._finish_after_commit(run, run.steps, run_outcome, at)
                 return

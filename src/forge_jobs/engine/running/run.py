@@ -176,7 +176,7 @@ class Run:
 
     def handler_steps(self) -> "HandlerSteps":
         """The handler's side of this run's steps."""
-        from forge_jobs.engine.steps.concluding import handler_steps_of
+        from forge_jobs.engine.steps.step_outcome import handler_steps_of
 
         return handler_steps_of(self)
 

@@ -146,6 +146,11 @@ def _with(options: StepOptions, given: StepKeywords) -> StepOptions:
         raise BadOption(
             f"ctx.step.using(errors={made.errors!r}) must be a tuple of classes of exceptions"
         )
+    if made.errors and made.tx is not None:
+        raise BadOption(
+            "ctx.step.using(errors=..., tx=...): an error that leaves the block of a transaction "
+            "rolls it back, and the stored error with it: leave errors= out"
+        )
     if made.on_change not in ("warn", "dead"):
         raise BadOption(f"ctx.step.using(on_change={made.on_change!r}) must be 'warn' or 'dead'")
     if made.retry is not None and not isinstance(made.retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]

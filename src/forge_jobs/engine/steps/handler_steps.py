@@ -275,7 +275,7 @@ class HandlerSteps:
         self.names.close(step, returned=returned)
         self._running.discard(step.identity)
         if self._blocked:
-            self._settle_soon()
+            self._park_soon()
 
     async def block(
         self,
@@ -295,18 +295,18 @@ class HandlerSteps:
         self._running.discard(step.identity)
         reply = asyncio.get_running_loop().create_future()
         self._blocked[step.identity] = _Blocked(shown, reply, wait, wake_at, steps)
-        self._settle_soon()
+        self._park_soon()
         try:
             await reply
         finally:
             del self._blocked[step.identity]
 
-    def _settle_soon(self) -> None:
+    def _park_soon(self) -> None:
         # Two turns of the loop: calls of the same asyncio.gather start in the next one.
         loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, self._settle)
+        loop.call_soon(loop.call_soon, self._park_if_idle)
 
-    def _settle(self) -> None:
+    def _park_if_idle(self) -> None:
         """Park if nothing but sleeps and a wait is open."""
         blocked = list(self._blocked.values())
         if not blocked or self._running or self._parked_at is not None:

@@ -27,7 +27,7 @@ class History:
     def __init__(self, claimed: ClaimedSteps | None, read_page: ReadPage) -> None:
         records: tuple[StepRecord, ...] = () if claimed is None else claimed.records
         self._records = {record.name: record for record in records}
-        self._last = records[-1].name if records else ""
+        self._last: str = records[-1].name if records else ""
         self._read_page = read_page
         self._lock: asyncio.Lock | None = None
         self._cursors: dict[str, int] | None = None

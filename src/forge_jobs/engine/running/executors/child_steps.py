@@ -8,11 +8,11 @@ from forge_jobs.core.errors import BadStep, ForgeError, LeaseLost
 from forge_jobs.core.events import Wait
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim
-from forge_jobs.core.steps import StepRecord, StepWrite
+from forge_jobs.core.steps import MAX_STEPS, StepRecord, StepWrite, shown_step
 from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.run import Run
-from forge_jobs.engine.steps.concluding import run_steps_of
 from forge_jobs.engine.steps.run_steps import RunSteps
+from forge_jobs.engine.steps.step_outcome import run_steps_of
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.store.store import Store
 
@@ -57,8 +57,9 @@ class ChildSteps:
         return self._ask().count
 
     def check_room(self, shown: str, size: int) -> None:
-        """As the port says."""
-        self._ask(room=(shown, size))
+        """As the port says; the worker checks again when it stores the step."""
+        if self._count >= MAX_STEPS:
+            self._ask(room=(shown, size))
 
     async def find(self, name: str) -> StepRecord | None:
         """As the port says."""
@@ -113,6 +114,7 @@ class ChildSteps:
         reply = self._receive()
         if reply.error is not None:
             raise (LeaseLost if reply.is_lost else BadStep)(reply.error)
+        self._count = reply.count
         return reply
 
 
@@ -142,6 +144,7 @@ async def _reply(steps: RunSteps, ask: AskSteps) -> StepsReply:
     if ask.find is not None:
         record = await steps.find(ask.find)
     elif ask.store is not None:
+        steps.check_room(shown_step(ask.store.name), len(ask.store.value or b""))
         record = await steps.store(ask.store)
     elif ask.wait is not None:
         record = await steps.check_wait(ask.wait)

@@ -195,5 +195,3 @@ async def test_a_timed_out_run_gives_its_attempt_back_if_it_stored_a_step(store:
         record = await rig.reaches(job_id, JobStatus.FAILED)
         assert record.failed_runs == 1
         assert record.attempts == 0
-
-

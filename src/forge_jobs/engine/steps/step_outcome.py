@@ -30,7 +30,7 @@ def handler_steps_of(run: Run) -> HandlerSteps:
     return steps.handler_side
 
 
-def concluded(run: Run, run_outcome: RunOutcome) -> RunOutcome:
+def outcome_with_steps(run: Run, run_outcome: RunOutcome) -> RunOutcome:
     """The outcome that counts, while the run still counts as running."""
     steps = run.steps
     if steps is None or isinstance(steps, ClaimedSteps):
