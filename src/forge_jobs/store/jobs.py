@@ -264,8 +264,7 @@ class JobStore(Protocol):
         3. Releases: to pending with the attempt given back, the epoch raised and ``run_at`` kept;
            to cancelled if a cancel was requested. Stale ones are ignored.
         4. Started marks.
-        5. Due jobs of the wanted queues are promoted, at least 500. Expired ones are cancelled
-           instead.
+        5. Due jobs of the wanted queues are promoted, at least 500; expired ones are cancelled.
         6. Each want claims pending jobs in the order of priority, ``run_at``, key. A claim raises
            epoch and attempts by one and sets the owner.
 
