@@ -118,6 +118,10 @@ def askings() -> st.SearchStrategy[Asking]:
     )
 
 
+# Made once: building a strategy takes longer than drawing from it.
+_ASKINGS: Final = askings()
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a claim ends. ``dead`` stands for a budget that is used up."""
@@ -153,7 +157,7 @@ def outcomes(draw: st.DrawFn) -> Outcome:
     carries: tuple[Asked, ...] = ()
     if event == "done" and draw(st.integers(0, 2)) == 2:
         carries = tuple(draw(st.lists(jobs(), min_size=1, max_size=2)))
-    return Outcome(event, delay_s, dead, carries, draw(askings()), draw(st.booleans()))
+    return Outcome(event, delay_s, dead, carries, draw(_ASKINGS), draw(st.booleans()))
 
 
 _WAITING: Final = ("throttle", "snooze", "missing")
