@@ -307,7 +307,7 @@ async def test_functions_of_both_releases_are_used_side_by_side(
     # What the next release prefetched and released may be among those that the old one ran.
     assert {keys[n] for n in others & set(keys)} - noted
     sets = postgres.sql(
-        f"SELECT name || ' ' || revision FROM {schema}.function_sets WHERE name LIKE 'exchange%'"
+        f"SELECT name || ' ' || revision FROM {schema}.function_sets WHERE name ~ '^exchange_v'"
     )
     [revision] = [one.revision for one in function_sets.load() if one.name == "exchange_v1"]
     assert sets.splitlines() == [f"exchange_v1 {revision + 1}", "exchange_v2 1"]

@@ -134,7 +134,7 @@ def record(row: Row, tag: int) -> JobRecord:
         on_dead=None if on_dead is None else _successor.decode(on_dead),
         trace=row["trace"],
         options=None if options is None else _decode(options),
-        has_steps=row["has_steps"],
+        has_steps=bool(row["steps"]),
         failed_runs=row["failed_runs"] or 0,
     )
 

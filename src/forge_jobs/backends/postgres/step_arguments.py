@@ -46,6 +46,7 @@ class StepArguments:
         self._suspends: dict[int, Finish] = {}
         self._restarts: list[Finish] = []
         self._ends = False
+        self._done: list[int] = []
         for finish in ends:
             self._add(finish)
         # In one order: two calls of one process never wait for each other in a circle.
@@ -57,7 +58,10 @@ class StepArguments:
         extra = finish.steps
         if extra is None:
             return
-        self._ends = self._ends or finish.event is not _DONE
+        if finish.event is _DONE:
+            self._done.append(finish.key)
+        else:
+            self._ends = True
         if finish.event is _RESTART:
             self._restarts.append(finish)
         else:
@@ -75,7 +79,8 @@ class StepArguments:
     @property
     def values(self) -> list[Any]:
         """The arguments before those of ``exchange_v1``."""
-        return [*self.locks, *_columns([self._steps[n] for n in self._order]), self._asked_waits()]
+        steps = _columns([self._steps[n] for n in self._order])
+        return [*self.locks, self._done or None, *steps, self._asked_waits()]
 
     def _asked_waits(self) -> str | None:
         if not self._waits:

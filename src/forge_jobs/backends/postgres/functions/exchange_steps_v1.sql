@@ -5,12 +5,13 @@
 -- The exchange of a worker whose running jobs store steps or wait for events.
 
 -- What exchange_v1 does, in the same round trip, after it has stored steps and looked for events. Finishes that end a
--- run with steps come this way too. p_ends: the exchange ends claims of such runs, otherwise than by done.
+-- run with steps come this way too. p_ends: the exchange ends claims of such runs, otherwise than by done;
+-- p_done_stepped: which of the done jobs have steps.
 -- p_waits: [{key, epoch, step, began_at, topics: [{topic, after, since}, …]}, …]. Topics of all waits and of finishes
 -- that suspend are in p_topics. The head of the last row also has steps and waits: what store_steps_v1 and
 -- take_events_v1 return.
 CREATE OR REPLACE FUNCTION forge.exchange_steps_v1(
-    p_topics text[], p_ends boolean,
+    p_topics text[], p_ends boolean, p_done_stepped bigint[],
     p_step_keys bigint[], p_step_epochs integer[], p_step_names text[], p_step_kinds text[], p_step_began bigint[],
     p_step_ended bigint[], p_step_values bytea[], p_step_fingerprints bigint[],
     p_waits jsonb,
@@ -32,7 +33,8 @@ CREATE OR REPLACE FUNCTION forge.exchange_steps_v1(
     c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text,
     head jsonb
 )
-LANGUAGE plpgsql VOLATILE ROWS 100 AS $$
+LANGUAGE plpgsql VOLATILE ROWS 100
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     v_steps jsonb;
     v_waits jsonb;
@@ -46,6 +48,12 @@ BEGIN
     END IF;
     IF p_waits IS NOT NULL THEN
         v_waits := forge.take_events_v1(v_now, p_owner, p_topics, p_waits);
+    END IF;
+    -- Index: the primary key.
+    IF p_done_stepped IS NOT NULL THEN
+        UPDATE forge.jobs j SET steps = true, expires_at = NULL
+        WHERE j.id = ANY (p_done_stepped) AND j.epoch = p_done_epochs[width_bucket(j.id, p_done_keys)]
+            AND (j.owner = p_owner AND j.status = 'running') IS TRUE AND j.steps IS NULL;
     END IF;
     RETURN QUERY
     SELECT e.c_key, e.c_epoch, e.c_kind, e.c_queue, e.c_payload, e.c_attempts, e.c_max_attempts, e.c_enqueued_at,

@@ -15,7 +15,7 @@ SELECT * FROM forge.exchange_v1(
 -- The same of a process whose running jobs store steps or wait for events.
 SELECT * FROM forge.exchange_steps_v1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39);
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40);
 
 -- name: lock_for_steps
 -- The locks of such an exchange, where several statements follow.

@@ -4,8 +4,7 @@
 -- name: job
 -- One or more jobs. All columns by name: a prepared statement with * would fail after a migration of a newer release
 -- has added a column. Index: the primary keys.
-SELECT r.*, c.at AS cancel_requested_at, b.payload AS body,
-    COALESCE(r.steps, EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.id)) AS has_steps
+SELECT r.*, c.at AS cancel_requested_at, b.payload AS body
 FROM (
     SELECT id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes, throttles,
         unique_waiting, status, queue, kind, payload, owner, exchange, started_at, finished_at,
