@@ -461,7 +461,7 @@ CREATE UNIQUE INDEX waits_pkey ON forge.waits USING btree (topic, job);
 -- pick_above_watermark_v1(p_now bigint, p_queue text, p_limit integer, p_watermarks jsonb) RETURNS bigint[]
 -- pick_limited_v1(p_now bigint, p_queue text, p_free integer, p_prefetch integer, p_kinds text[], OUT picked bigint[], OUT opens bigint, OUT waiting boolean) RETURNS record
 -- promote_queue_v1(p_now bigint, p_queue text, p_limit integer, OUT promoted integer, OUT expired integer) RETURNS record
--- promote_suspended_v1(p_now bigint, p_queue text, p_limit integer) RETURNS integer
+-- promote_suspended_v1(p_now bigint, p_jobs bigint[]) RETURNS integer
 -- reap_v1(p_now bigint, p_note text, p_limit integer, OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean, OUT died bigint[], OUT queues text[]) RETURNS record
 -- reapply_limit_v1(p_now bigint, p_limit_name text, p_key text, p_id bigint, p_limit integer, OUT last_key text, OUT last_id bigint) RETURNS record
 -- refilled_tokens_v1(p_limit forge.limits, p_now bigint) RETURNS double precision
