@@ -20,7 +20,7 @@ _COPIED = (
 _KEPT = (
     "id", "status", "attempts", "epoch", "owner", "run_at", "enqueued_at", "finished_at",
     "expires_at", "result", "crashes", "throttles", "throttled_since", "missing_since",
-    "limit_bucket",
+    "limit_bucket", "has_steps", "failed_runs",
 )  # fmt: skip
 _TOTALS = (
     "enqueued", "started", "done", "retried", "dead", "cancelled", "throttled", "released",

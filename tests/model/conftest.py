@@ -2,5 +2,5 @@
 
 import pytest
 
-for name in ("compare", "machine", "people", "workers"):
+for name in ("compare", "machine", "operators", "stepping", "workers"):
     pytest.register_assert_rewrite(f"tests.model.{name}")

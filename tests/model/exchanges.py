@@ -5,10 +5,14 @@ rules of the throttle gate: the asked delay, else the queue's curve, else a flat
 while the gate is closed change nothing; a success resets a gate that has been open for two minutes.
 """
 
+from msgspec import structs
+
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.steps import FinishSteps
 from forge_jobs.store.jobs import Exchange, Want
 
+from .histories import NEVER
 from .model import Model
 from .state import (
     CANCELLED,
@@ -17,6 +21,7 @@ from .state import (
     PENDING,
     RUNNING,
     SCHEDULED,
+    SUSPENDED,
     ExpectedExchange,
     Gate,
     Job,
@@ -25,6 +30,7 @@ from .state import (
 
 FLAT_S, QUIET_S, MAX_COUNT = 60.0, 120.0, 30
 _COUNTED_AS = {Event.THROTTLE: "throttled", Event.SNOOZE: "released", Event.MISSING: "released"}
+_DUE_LATER = (SCHEDULED, FAILED, SUSPENDED)
 
 
 class ExchangeModel(Model):
@@ -83,6 +89,9 @@ class ExchangeModel(Model):
                 job.last_error = finish.error
             else:
                 self.add_error(job, finish.error)
+        is_cancelled = job.stop_at is not None and finish.status is not DONE
+        if finish.steps is not None:
+            self._add_steps(job, finish, finish.steps, is_cancelled=is_cancelled)
         if finish.status is DONE:
             job.result = finish.result
             self._ease(job.queue)
@@ -93,12 +102,45 @@ class ExchangeModel(Model):
         elif finish.status is FAILED:
             self.count(job, "retried")
             self.delay(job, FAILED, delay_s or 0.0)
+        elif finish.event in (Event.SUSPEND, Event.RESTART):
+            self._park(job, finish)
         elif finish.status is SCHEDULED:
             job.attempts -= 1
             self.count(job, _COUNTED_AS[finish.event])
             self.delay(job, SCHEDULED, delay_s or 0.0)
+            if finish.steps is not None and finish.steps.run_at is not None:
+                job.run_at = finish.steps.run_at
         else:
             self.end(job, JobStatus.DEAD)
+
+    # Histories.
+
+    def _add_steps(
+        self, job: Job, finish: Finish, extra: FinishSteps, *, is_cancelled: bool
+    ) -> None:
+        self.mark(job)
+        if finish.event is Event.RESTART and not is_cancelled:
+            job.steps, job.failed_runs = {}, 0
+            job.asked = structs.replace(job.asked, payload=extra.payload or b"")
+        for write in extra.steps:
+            self.add_step(job, write)
+        if extra.attempt_returned and not is_cancelled:
+            job.attempts -= 1
+            job.failed_runs += 1
+
+    def _park(self, job: Job, finish: Finish) -> None:
+        """A run ends with a wait or a restart; the job keeps its room if it goes on at once."""
+        job.attempts -= 1
+        job.owner = None
+        self.count(job, "released")
+        wait = None if finish.steps is None else finish.steps.wait
+        if wait is None or self.decided(job, wait) is not None:
+            job.status, job.run_at = PENDING, self.now
+            return
+        run_at = None if finish.steps is None else finish.steps.run_at
+        job.status, job.wait = SUSPENDED, wait
+        job.run_at = NEVER if run_at is None else run_at
+        self.admit(*job.buckets)
 
     # Gates.
 
@@ -177,5 +219,5 @@ class ExchangeModel(Model):
         return [
             max(job.run_at, until)
             for job in self.jobs.values()
-            if job.queue == want.queue and job.status in (SCHEDULED, FAILED)
+            if job.queue == want.queue and job.status in _DUE_LATER and job.run_at != NEVER
         ]

@@ -14,9 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine
 from msgspec import structs
 
 from forge_jobs.core.decide import Finish
+from forge_jobs.core.events import WaitRecord
 from forge_jobs.core.job import Claim, JobRecord, NewJob
 from forge_jobs.core.limits import Declared
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.steps import StepRecord
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -67,6 +69,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = ExchangeModel()
         self.records: dict[int, JobRecord] = {}
         self.counts: dict[tuple[str, JobStatus], int] = {}
+        self.waits: list[WaitRecord] = []
+        self.histories: dict[int, list[StepRecord]] = {}
         self.owners: list[int] = []
         self.claims: list[tuple[int, Claim]] = []
         self.sent: list[tuple[int, Finish]] = []
@@ -120,6 +124,12 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.records
         self.records = await compare.records_of(self.store)
         self.counts = await compare.counts_of(self.store)
+        self.waits = await self.store.events.waits(limit=1_000)
+        self.histories = {
+            job.key: await self.store.steps.page(job.id)
+            for job in self.model.jobs.values()
+            if job.key in self.records and (job.status is JobStatus.RUNNING or job.has_steps)
+        }
         new = [record for key, record in self.records.items() if key not in before]
         self.model.fresh = {marker(record.payload): record for record in new}
         for key, record in self.records.items():

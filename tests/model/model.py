@@ -17,7 +17,7 @@ from forge_jobs.core.job import Claim, JobRecord, NewJob, Successor, UniqueWhile
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Retention
 
-from .limit_buckets import LimitBuckets
+from .histories import NEVER, Histories
 from .state import (
     CANCELLED,
     DEAD,
@@ -29,6 +29,7 @@ from .state import (
     RUNNING,
     SCHEDULED,
     SOME_TEXT,
+    SUSPENDED,
     Gate,
     Holder,
     Job,
@@ -38,6 +39,7 @@ from .state import (
 )
 
 ERRORS_KEPT = 32
+_DUE_LATER = (SCHEDULED, FAILED, SUSPENDED)
 
 
 def marker(payload: bytes) -> str:
@@ -46,7 +48,7 @@ def marker(payload: bytes) -> str:
     return decoded["job"]["id"] if "job" in decoded else str(decoded["n"])
 
 
-class Model(LimitBuckets):
+class Model(Histories):
     """What the store must contain. The exchange is in ``exchanges.ExchangeModel``."""
 
     def __init__(self) -> None:
@@ -86,6 +88,7 @@ class Model(LimitBuckets):
     def end(self, job: Job, status: JobStatus) -> None:
         """A job becomes done, dead or cancelled."""
         job.status, job.limit_bucket, job.owner, job.stop_at = status, None, None, None
+        job.wait = None
         job.finished_at = self.now
         self.count(job, str(status))
         mine = self._own_key(job)
@@ -204,6 +207,7 @@ class Model(LimitBuckets):
     def release(self, job: Job) -> None:
         """Release a claim: the attempt is not spent and the epoch is raised."""
         job.epoch += 1
+        self.mark_found(job)
         if job.stop_at is not None:
             job.last_error = job.stop_reason
             self.end(job, CANCELLED)
@@ -222,6 +226,7 @@ class Model(LimitBuckets):
 
     def _reap(self, job: Job, crash_note: str) -> JobStatus:
         job.epoch += 1
+        self.mark_found(job)
         if job.started:
             job.crashes += 1
             self.add_error(job, crash_note)
@@ -248,11 +253,13 @@ class Model(LimitBuckets):
         due = [
             job
             for job in self.jobs.values()
-            if job.queue == queue and job.status in (SCHEDULED, FAILED) and job.run_at <= self.now
+            if job.queue == queue and job.status in _DUE_LATER and job.run_at <= self.now
         ]
         for job in due:
             if job.expired(self.now):
                 self.expire(job)
+            elif job.status is SUSPENDED:
+                self.wake(job)
         self.admit_or_hold_all(job for job in due if job.live)
         return sum(job.live for job in due)
 
@@ -262,9 +269,10 @@ class Model(LimitBuckets):
         for job in sorted(late, key=lambda job: job.key):
             self.expire(job)
         promoted = sum(self.promote_queue(queue) for queue in sorted(self._queue_names()))
-        times = [job.run_at for job in self.jobs.values() if job.status in (SCHEDULED, FAILED)] + [
+        times = [job.run_at for job in self.jobs.values() if job.status in _DUE_LATER] + [
             job.expires_at for job in self.jobs.values() if job.waiting and job.expires_at
         ]
+        times = [time for time in times if time != NEVER]
         return promoted, len(late), min(times, default=None)
 
     def _queue_names(self) -> set[str]:
@@ -301,23 +309,32 @@ class Model(LimitBuckets):
             case "cancel" if job.live:
                 job.last_error = reason
                 self.end(job, CANCELLED)
-            case "retry" if job.status in (FAILED, DEAD, CANCELLED) and not self._key_blocked(job):
+            case "retry" if job.status in (FAILED, DEAD, CANCELLED) and not self.key_blocked(job):
                 self._retry(job)
-            case "run_now" if job.status in (SCHEDULED, FAILED):
-                job.run_at = self.now
+            case "run_now" if job.status in _DUE_LATER:
+                job.run_at, job.wait = self.now, None
             case "delete":
                 self.remove(job)
             case _:
                 return "skipped"
         return "changed"
 
-    def _key_blocked(self, job: Job) -> bool:
+    def retry_from(self, job: Job, step: str) -> bool:
+        """Forget a step and all that began at the same time or later, then retry the job."""
+        if job.status not in (FAILED, DEAD, CANCELLED):
+            return False
+        began_at = job.steps[step].began_at
+        job.steps = {name: one for name, one in job.steps.items() if one.began_at < began_at}
+        self.act("retry", [job])
+        return True
+
+    def key_blocked(self, job: Job) -> bool:
         other = self.holder(job.asked)
         return other is not None and other is not job and other.live
 
     def _retry(self, job: Job) -> None:
         job.run_at, job.finished_at = self.now, None
-        job.attempts = job.crashes = job.throttles = 0
+        job.attempts = job.crashes = job.throttles = job.failed_runs = 0
         job.throttled_since = job.missing_since = None
         if job.expired(self.now):
             job.expires_at = None

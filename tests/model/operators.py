@@ -14,14 +14,25 @@ from forge_jobs.store.queues import QueueChange
 from . import compare, requests
 from .machine import pick
 from .requests import ALL, Asked, Outcome, Step
-from .state import CANCELLED, DEAD, DONE, FAILED, HELD, PENDING, RUNNING, SCHEDULED, Job
+from .state import (
+    CANCELLED,
+    DEAD,
+    DONE,
+    FAILED,
+    HELD,
+    PENDING,
+    RUNNING,
+    SCHEDULED,
+    SUSPENDED,
+    Job,
+)
 from .workers import WorkerMachine
 
 _APT = {
-    "cancel": (PENDING, HELD, RUNNING),
+    "cancel": (PENDING, HELD, SUSPENDED, RUNNING),
     "retry": (FAILED, DEAD, CANCELLED),
-    "run_now": (SCHEDULED, FAILED),
-    "delete": (HELD, FAILED, DONE, DEAD),
+    "run_now": (SCHEDULED, FAILED, SUSPENDED),
+    "delete": (HELD, FAILED, SUSPENDED, DONE, DEAD),
 }
 REASON = "not wanted any more"
 

@@ -7,7 +7,7 @@ queue. Jobs with a lane and a key share that key with no other lane: who goes on
 there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -39,6 +39,7 @@ _TRACK: Final = {"kind": "cap", "track": True}
 THEMES: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     "anything": (_KEY, _SERIAL, _STRICT, _BOTH, _ALONE, _HELD, _CAP, _TRACK),
     "nothing": ({},),
+    "steps": ({}, {}, _SERIAL, _STRICT, _KEY),
     "dedupe": ({},),
     "throttle": ({},),
     "key": (_KEY,),
@@ -95,6 +96,29 @@ def jobs(draw: st.DrawFn) -> Asked:
 
 
 @dataclass(frozen=True)
+class Asking:
+    """A wait for events of some names. ``is_late``: those sent before it do not count."""
+
+    names: tuple[str, ...] = ("e1",)
+    step: int = 0
+    is_late: bool = False
+    deadline_s: float | None = None
+    wake_s: float | None = None
+
+
+def askings() -> st.SearchStrategy[Asking]:
+    """Any wait."""
+    return st.builds(
+        Asking,
+        st.sampled_from((("e1",), ("e2",), ("e1", "e2"))),
+        st.integers(0, 1),
+        st.sampled_from((False, False, True)),
+        st.sampled_from((None, None, 5.5, 20.5)),
+        st.sampled_from((None, None, 3.5, 30.5)),
+    )
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a claim ends. ``dead`` stands for a budget that is used up."""
 
@@ -102,9 +126,13 @@ class Outcome:
     delay_s: float | None = 0.0
     dead: bool = False
     carries: tuple[Asked, ...] = ()
+    asking: "Asking" = field(default_factory=Asking)
+    progress: bool = False
 
     def under(self, theme: str) -> "Outcome":
         """In the theme of throttles most claims end with one."""
+        if theme == "steps" and self.event in ("crash", "throttle", "missing"):
+            return Outcome("suspend", asking=self.asking)
         if theme != "throttle" or self.event == "done":
             return self
         return Outcome("throttle", None if self.delay_s == 40.0 else self.delay_s)
@@ -114,7 +142,9 @@ class Outcome:
 def outcomes(draw: st.DrawFn) -> Outcome:
     """Any finish of a claim that the transition table has."""
     event = draw(
-        st.sampled_from(("done", "done", "fail", "fail", "die", "crash", "throttle", *_WAITING))
+        st.sampled_from(
+            ("done", "done", "fail", "fail", "die", "crash", "throttle", *_WAITING, *_PARKING)
+        )
     )
     delay_s: float | None = draw(st.sampled_from((1.0, 10.0, 40.0)))
     if event == "throttle" and draw(st.booleans()):
@@ -123,10 +153,11 @@ def outcomes(draw: st.DrawFn) -> Outcome:
     carries: tuple[Asked, ...] = ()
     if event == "done" and draw(st.integers(0, 2)) == 2:
         carries = tuple(draw(st.lists(jobs(), min_size=1, max_size=2)))
-    return Outcome(event, delay_s, dead, carries)
+    return Outcome(event, delay_s, dead, carries, draw(askings()), draw(st.booleans()))
 
 
 _WAITING: Final = ("throttle", "snooze", "missing")
+_PARKING: Final = ("suspend", "suspend", "restart")
 
 
 @st.composite
@@ -181,7 +212,10 @@ def finishes() -> st.SearchStrategy[Writes]:
 
 def filters() -> st.SearchStrategy[Filter]:
     """Filters of an operator."""
-    some = (JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED, JobStatus.SCHEDULED)
+    some = (
+        JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED, JobStatus.SCHEDULED,
+        JobStatus.SUSPENDED,
+    )  # fmt: skip
     return st.builds(
         Filter,
         queue=st.sampled_from((None, None, *QUEUES)),
@@ -214,6 +248,31 @@ _STEPS: Final[dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]]] = {
     "claim": (10, {"who": _PICKS, "wants": wants()}),
     "finish": (10, {"who": _PICKS, "writes": finishes()}),
     "mixed_exchange": (6, {"who": _PICKS, "writes": writes(), "wants": st.just([]) | wants()}),
+    "write_steps": (
+        6,
+        {
+            "who": _PICKS,
+            "picks": st.lists(st.tuples(_PICKS, _PICKS), min_size=1, max_size=3),
+            "skew": st.sampled_from((0, 0, 0, 1, -1)),
+        },
+    ),
+    "ask_for_an_event": (3, {"who": _PICKS, "which": _PICKS, "asking": askings()}),
+    "send": (
+        5,
+        {
+            "wanted": st.lists(
+                st.tuples(
+                    st.sampled_from(("e1", "e2")),
+                    st.sampled_from(("1", "1", "2")),
+                    st.sampled_from((None, None, "d1")),
+                    st.sampled_from((10_000.0, 30.25)),
+                ),
+                min_size=1,
+                max_size=2,
+            )
+        },
+    ),
+    "retry_from": (2, {"which": _PICKS, "name": _PICKS}),
     "repeat_a_finish": (2, {"which": _PICKS}),
     "register": (1, {"replaces": st.none() | _PICKS}),
     "beat": (1, {"who": _PICKS}),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from forge_jobs.core.events import Wait
 from forge_jobs.core.job import LaneOrder, NewJob
 from forge_jobs.core.status import JobStatus
 
@@ -11,7 +12,7 @@ SECOND: Final = 1_000_000
 SOME_TEXT: Final = "<any text>"
 
 SCHEDULED, PENDING, HELD = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.HELD
-RUNNING, FAILED = JobStatus.RUNNING, JobStatus.FAILED
+RUNNING, FAILED, SUSPENDED = JobStatus.RUNNING, JobStatus.FAILED, JobStatus.SUSPENDED
 DONE, DEAD, CANCELLED = JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
 ENDED: Final = (DONE, DEAD, CANCELLED)
 COUNTED: Final = (PENDING, RUNNING)
@@ -51,6 +52,10 @@ class Job:
     stop_at: int | None = None
     stop_reason: str = ""
     limit_bucket: str | None = None
+    steps: dict[str, "Step"] = field(default_factory=dict)
+    has_steps: bool = False
+    failed_runs: int = 0
+    wait: Wait | None = None
 
     @property
     def queue(self) -> str:
@@ -92,6 +97,28 @@ class Job:
 
     def expired(self, now: int) -> bool:
         return self.expires_at is not None and self.expires_at <= now
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event that was sent."""
+
+    seq: int
+    topic: str
+    sent_at: int
+    ends_at: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stored step; of one that took an event, ``value`` is the event's payload."""
+
+    kind: str
+    epoch: int
+    began_at: int
+    value: bytes | None
+    event: Event | None = None
 
 
 @dataclass

@@ -9,15 +9,16 @@ from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
 
 from . import compare, requests
-from .machine import StoreMachine, pick
+from .machine import pick
 from .requests import ALL, Outcome, Writes
-from .state import DONE, RUNNING, SCHEDULED, SECOND, Job
+from .state import DONE, RUNNING, SCHEDULED, SECOND, SUSPENDED, Job
+from .stepping import SteppingMachine, check_claimed
 
 LEASE_S = 15.0
 CRASH_NOTE = "the worker process died"
 
 
-class WorkerMachine(StoreMachine):
+class WorkerMachine(SteppingMachine):
     """The steps of worker processes."""
 
     def begin_work(self) -> None:
@@ -99,6 +100,8 @@ class WorkerMachine(StoreMachine):
         assert (answer.now, answer.alive) == (self.model.now, expected.alive)
         assert list(answer.verdicts) == expected.verdicts
         compare.check_claims(self.model, answer.claims, list(expected.claims.values()))
+        for claimed in answer.claims:
+            check_claimed(claimed, self.model.jobs[claimed.key])
         assert set(answer.cancels) == expected.cancels
         if expected.due_by is not None:
             assert answer.next_due is not None
@@ -132,11 +135,18 @@ class WorkerMachine(StoreMachine):
                 status = JobStatus.DEAD
             case Event.FAIL | Event.CRASH:
                 status = JobStatus.DEAD if last or outcome.dead else JobStatus.FAILED
+            case Event.SUSPEND:
+                status = SUSPENDED
+            case Event.RESTART:
+                status = JobStatus.PENDING
             case _:
                 status = JobStatus.DEAD if outcome.dead else SCHEDULED
-        silent = event in (Event.DONE, Event.SNOOZE) or (
+        silent = event in (Event.DONE, Event.SNOOZE, Event.SUSPEND, Event.RESTART) or (
             event is Event.THROTTLE and status is SCHEDULED
         )
+        extra = self.parting(claim, job, outcome, status)
+        if extra is None and event in (Event.SUSPEND, Event.RESTART):
+            event, status = Event.DIE, JobStatus.DEAD
         self.made += 1
         return Finish(
             claim.key,
@@ -150,6 +160,7 @@ class WorkerMachine(StoreMachine):
             error=None if silent else f"{event} {self.made}",
             jobs=tuple(self.carried(asked) for asked in outcome.carries),
             enqueued_at=self.model.now if job is None else job.enqueued_at,
+            steps=extra,
         )
 
     # Processes and time.

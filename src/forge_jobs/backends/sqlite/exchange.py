@@ -90,8 +90,7 @@ class ExchangeOperation:
             answers, checks = steps.exchange(tx, request)
         verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
         resumed = events.deliver(tx, events.MAX_RESUMED) if any_open_event else 0
-        promoted = bool(tx.touched_buckets) and self._promote_due(tx)
-        promoted = promoted or resumed > 0
+        promoted = (bool(tx.touched_buckets) and self._promote_due(tx)) or resumed > 0
         if promoted:
             dues_changed = True
         tx.admit_held()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from forge_jobs.core.events import WaitRecord
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Parked
 from forge_jobs.core.status import JobStatus
@@ -286,7 +287,8 @@ class TestEventPages:
         assert (every[2].step, every[2].deadline, every[2].began_at) == ("w", deadline, 30)
         assert (every[3].kind, every[3].queue, every[3].deadline) == ("other", "q", None)
         for size in (1, 2, 3):
-            found, after = [], None
+            found: list[WaitRecord] = []
+            after: tuple[str, str, str] | None = None
             while page := await store.events.waits(limit=size, after=after):
                 found += page
                 after = (page[-1].name, page[-1].key, page[-1].job_id)

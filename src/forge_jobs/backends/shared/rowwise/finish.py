@@ -89,7 +89,7 @@ def finish_row(
     transitions.transition(
         tx, row, finish.event, target, Attempts.GIVEN_BACK if attempt_returned else Attempts.KEPT
     )
-    if row.status is JobStatus.PENDING:
+    if target is JobStatus.PENDING:
         _hold_over_limit(tx, row)
     if timed:
         tx.counters.finished(
