@@ -26,13 +26,14 @@ _RESTART, _SUSPEND, _DONE = Event.RESTART, Event.SUSPEND, Event.DONE
 
 
 class _AskedWait(Struct, frozen=True):
-    """A wait as the server function reads it."""
+    """A wait as the server function reads it. ``suspends``: its run ends with it."""
 
     key: int
     epoch: int
     step: str
     began_at: Instant
     topics: tuple[WaitTopic, ...]
+    suspends: bool
 
 
 class StepArguments:
@@ -87,8 +88,8 @@ class StepArguments:
             return None
         return rows.as_json(
             [
-                _AskedWait(key, epoch, wait.step, wait.began_at, wait.topics)
-                for key, epoch, wait in self._waits
+                _AskedWait(key, epoch, wait.step, wait.began_at, wait.topics, n in self._suspends)
+                for n, (key, epoch, wait) in enumerate(self._waits)
             ]
         )
 

@@ -56,7 +56,8 @@ RETURNS bytea LANGUAGE sql STABLE AS $$
         || ',"payload":' || convert_from(p_payload, 'UTF8') || '}', 'UTF8')
 $$;
 
--- Running handlers ask for an event: the oldest one is stored as a step of their job. Returns [[position, step or NULL
+-- Running handlers ask for an event: the oldest one is stored as a step of their job. A job that is to be suspended but
+-- will be cancelled instead takes none. Returns [[position, step or NULL
 -- if the claim is not current], …]; waits that find no event are left out. The locks of the topics and of the owner are
 -- held. Index: the primary keys, events_topic.
 CREATE OR REPLACE FUNCTION forge.take_events_v1(p_now bigint, p_owner bigint, p_topics text[], p_waits jsonb)
@@ -68,7 +69,8 @@ BEGIN
     PERFORM forge.number_events_v1(p_topics);
     INSERT INTO forge.steps (job, began_at, ended_at, epoch, kind, name, value)
     SELECT w.key, w.began_at, p_now, w.epoch, 'event', w.step, forge.taken_event_v1(e.topic, e.at, e.seq, e.payload)
-    FROM jsonb_to_recordset(p_waits) AS w(key bigint, epoch integer, step text, began_at bigint, topics jsonb)
+    FROM jsonb_to_recordset(p_waits)
+        AS w(key bigint, epoch integer, step text, began_at bigint, topics jsonb, suspends boolean)
     JOIN forge.jobs j ON j.id BETWEEN w.key AND w.key AND j.epoch = w.epoch
     CROSS JOIN LATERAL (
         SELECT e.* FROM jsonb_to_recordset(w.topics) AS t(topic text, after bigint, since bigint)
@@ -76,6 +78,7 @@ BEGIN
         ORDER BY e.seq LIMIT 1
     ) AS e
     WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        AND (w.suspends IS NOT TRUE OR NOT EXISTS (SELECT 1 FROM forge.cancel_requests c WHERE c.job = w.key))
     ON CONFLICT DO NOTHING;
     RETURN (
         SELECT jsonb_agg(jsonb_build_array(w.ordinal - 1, s.step))

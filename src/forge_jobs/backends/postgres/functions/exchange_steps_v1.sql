@@ -7,7 +7,7 @@
 -- What exchange_v1 does, in the same round trip, after it has stored steps and looked for events. Finishes that end a
 -- run with steps come this way too. p_ends: the exchange ends claims of such runs, otherwise than by done;
 -- p_done_stepped: which of the done jobs have steps.
--- p_waits: [{key, epoch, step, began_at, topics: [{topic, after, since}, …]}, …]. Topics of all waits and of finishes
+-- p_waits: [{key, epoch, step, began_at, topics: [{topic, after, since}, …], suspends}, …]. Topics of all waits and of finishes
 -- that suspend are in p_topics. The head of the last row also has steps and waits: what store_steps_v1 and
 -- take_events_v1 return.
 CREATE OR REPLACE FUNCTION forge.exchange_steps_v1(
