@@ -344,7 +344,8 @@ class Model(Histories):
     def remove(self, job: Job) -> None:
         self.free_key(job)
         del self.jobs[job.key]
-        self.admit(*job.buckets)
+        if job.status not in ENDED:
+            self.admit(*job.buckets)
 
     def purge(self, keep: Retention) -> int:
         """Remove ended jobs past their retention, unless they still hold their key."""

@@ -125,7 +125,8 @@ def test_r3_a_direct_enqueue_is_atomic(
     # The sweep calls once without an exception, to count the points.
     before = producer.stored() + 2
     producer.task.enqueue(0)
-    assert sweep(call, check, error=error, max_points=60) > 30
+    # A call that sends no notification has fewer points than one that does.
+    assert sweep(call, check, error=error, max_points=60) > 15
 
 
 @pytest.mark.processes

@@ -25,9 +25,8 @@ def stored_secrets(path: Path) -> list[str]:
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT namespace, name, value FROM forge_settings").fetchall()
     connection.close()
-    assert len(rows) == 2
     [key] = [value for namespace, _, value in rows if namespace == "web"]
-    [(name, value)] = [row[1:] for row in rows if row[0] != "web"]
+    [(name, value)] = [row[1:] for row in rows if row[0].startswith("web.session.")]
     written = [key.hex(), repr(key)[2:-1], str(int.from_bytes(key, "big")), name, value.decode()]
     encoded = [base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()]
     return [*written, *(text.rstrip("=") for text in encoded)]

@@ -122,9 +122,9 @@ def delete(tx: JobTransaction[R], rows: Sequence[R]) -> None:
         tx.counters.deleted(row.queue, row.kind, row.status)
         if row.dedupe_key is not None:
             tx.free_key(row)
-        for bucket in (row.lane_bucket(), row.limit_key):
-            if bucket is not None:
-                tx.touched_buckets[bucket] = None
+        # A terminal job has no slot: nothing becomes free.
+        buckets = () if row.status in TERMINAL else (row.lane_bucket(), row.limit_key)
+        tx.touched_buckets.update(dict.fromkeys(one for one in buckets if one is not None))
     tx.delete(rows)
 
 
