@@ -26,6 +26,7 @@ from .options import (
     filter_of,
 )
 from .session import by_store_time, with_store, with_store_time
+from .steps import list_steps
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -229,4 +230,5 @@ def _section(title: str, body: str) -> None:
     terminal.console().print(body, soft_wrap=True)
 
 
+app.command("steps")(list_steps)
 bulk.add_to(app)
