@@ -89,7 +89,7 @@ def _print_page(page: StepsPage) -> None:
             step.name,
             step.kind.value,
             Text(step.state.value, style=_STYLES[step.state]),
-            f"+{terminal.span((step.began_at - first).total_seconds())}",
+            _after((step.began_at - first).total_seconds()),
             _took(step, page.at),
             str(step.epoch) if step.epoch else "-",
             f"{step.size:,}" if step.size else "-",
@@ -105,6 +105,10 @@ def _print_page(page: StepsPage) -> None:
             out.print(cut, soft_wrap=True)
     if page.next is not None:
         out.print(f"\n{page.total:,} steps. More: repeat with --offset {page.next}", soft_wrap=True)
+
+
+def _after(seconds: float) -> str:
+    return f"+{terminal.span(seconds)}" if seconds > 0 else "0"
 
 
 def _took(step: StepView, now: datetime) -> str:
