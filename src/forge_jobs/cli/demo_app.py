@@ -97,7 +97,7 @@ async def sync_order(number: int, ctx: Context) -> str:
 _refused: set[int] = set()
 
 
-async def look_up(part: str) -> dict[str, str | int]:
+async def find_price(part: str) -> dict[str, str | int]:
     """A part of an order."""
     await SYSTEM_CLOCK.sleep(0.2 + len(part) * 0.05)
     return {"part": part, "cents": 100 * len(part)}
@@ -124,7 +124,7 @@ async def fulfil_order(number: int, ctx: Context) -> str:
     """A workflow: parallel steps, a step that is tried again, a sleep, an event that the demo sends
     a little later."""
     found = await asyncio.gather(
-        *(ctx.step.using(key=part)("look up", look_up, part) for part in ORDER_PARTS)
+        *(ctx.step.using(key=part)("find price", find_price, part) for part in ORDER_PARTS)
     )
     await ctx.step.using(retry=Retry(delays=["0.5s"]))("reserve", reserve, number)
     await ctx.sleep("3s")

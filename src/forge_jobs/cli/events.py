@@ -82,7 +82,7 @@ def list_events(
     key: Key = None,
     limit: Limit = 50,
     before: Annotated[
-        int | None,
+        str | None,
         typer.Option("--before", metavar="CURSOR", help="Continue after an earlier page."),
     ] = None,
     url: Url = None,

@@ -111,7 +111,7 @@ class EventsPage(View, frozen=True, kw_only=True):
     """Events, newest first; ``next`` is the cursor of the following page."""
 
     events: tuple[EventView, ...]
-    next: int | None
+    next: str | None
 
 
 async def job_steps(
@@ -220,12 +220,14 @@ async def events(
     name: str | None = None,
     key: str | None = None,
     limit: int = DEFAULT_LIMIT,
-    before: int | None = None,
+    before: str | None = None,
 ) -> EventsPage:
     """Stored events, newest first. A page ends early when its payloads reach 1 MiB."""
     check_limit(limit)
     _check_topic(name, key)
-    found = await store.events.page(name=name, key=key, limit=limit + 1, before=before)
+    found = await store.events.page(
+        name=name, key=key, limit=limit + 1, before=_parse_number(before)
+    )
     count, size = 0, 0
     for record in found[:limit]:
         size += len(record.payload)
@@ -235,7 +237,7 @@ async def events(
     more = len(found) > count
     return EventsPage(
         events=tuple(_event_view(record) for record in found[:count]),
-        next=found[count - 1].seq if more and count else None,
+        next=_event_cursor(found[count - 1]) if more and count else None,
     )
 
 
@@ -335,6 +337,18 @@ def _event_view(record: EventRecord) -> EventView:
         size=len(record.payload),
         payload=redact.value(json_payload.decode(record.payload)),
     )
+
+
+def _event_cursor(record: EventRecord) -> str | None:
+    return None if record.seq is None else str(record.seq)
+
+
+def _parse_number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise BadOption(f"before={text!r} is no cursor: use `next` of the page before")
+    return int(text)
 
 
 def _cursor(*parts: str) -> str:

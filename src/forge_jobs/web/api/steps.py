@@ -17,7 +17,7 @@ from .route import Routes
 routes = Routes()
 
 StepName = Annotated[str, Meta(min_length=1, max_length=1_000)]
-EventCursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+EventCursor = Annotated[str, Meta(pattern="^[0-9]{1,18}$")]
 Flag = Annotated[int, Meta(ge=0, le=1)]
 
 
