@@ -1,10 +1,11 @@
 """``forge jobs retry|cancel|delete|run-now|duplicate``: on ids, or on a filter after a preview."""
 
+import inspect
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, assert_never
+from typing import Annotated, Any, assert_never
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -39,6 +40,7 @@ from .options import (
     filter_of,
 )
 from .session import actor, by_store_time, with_store
+from .steps import FromStep, retry_from
 
 _LABELS = {
     Action.RETRY: ("Retry", "back in line"),
@@ -98,6 +100,7 @@ def _command(action: Action) -> Callable[..., None]:
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Print how many jobs; change nothing.")
         ] = False,
+        from_step: FromStep = None,
         yes: Yes = False,
         url: Url = None,
         as_json: AsJson = False,
@@ -112,10 +115,30 @@ def _command(action: Action) -> Callable[..., None]:
             newer_than=newer_than,
         )
         selection = _selection(action, tuple(ids or ()), chosen, everything)
+        if from_step is not None:
+            job_id = _only_id(selection, dry_run)
+            raise typer.Exit(
+                with_store(url, lambda store: retry_from(store, job_id, from_step, as_json=as_json))
+            )
         request = _BulkRequest(action, selection, yes, dry_run, as_json)
         raise typer.Exit(with_store(url, lambda store: _run(store, request)))
 
+    if action is not Action.RETRY:
+        _remove_parameter(command, "from_step")
     return command
+
+
+def _remove_parameter(command: Any, name: str) -> None:
+    """Typer reads the options of a command from its signature."""
+    given = inspect.signature(command)
+    left = [one for one in given.parameters.values() if one.name != name]
+    command.__signature__ = given.replace(parameters=left)
+
+
+def _only_id(selection: Selection, dry_run: bool) -> str:
+    if len(selection.ids) != 1 or dry_run:
+        raise BadOption("--from takes one job id, no filter and no --dry-run")
+    return selection.ids[0]
 
 
 def _selection(action: Action, ids: tuple[str, ...], chosen: Filter, everything: bool) -> Selection:

@@ -19,7 +19,7 @@ from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
 
 from . import terminal
-from .demo_feed import sample_jobs
+from .demo_feed import Payments, sample_jobs
 from .demo_view import DemoState, LiveScreen, PlainLines
 from .exit_codes import FAILED, OK, Stop
 from .session import with_forge, with_store
@@ -126,7 +126,7 @@ async def _enqueue_and_draw(forge: "Forge", run: _DemoRun, address: str) -> Demo
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    feed, enqueued = sample_jobs(), 0
+    feed, enqueued, payments = sample_jobs(), 0, Payments()
     screen = terminal.console()
     view = LiveScreen(screen, address) if screen.is_terminal else PlainLines(screen)
     if not screen.is_terminal:
@@ -142,6 +142,9 @@ async def _enqueue_and_draw(forge: "Forge", run: _DemoRun, address: str) -> Demo
             if fresh:
                 await store.jobs.enqueue(fresh)
                 enqueued += len(fresh)
+                payments.add(fresh, elapsed_s)
+            if paid := payments.due(elapsed_s):
+                await store.events.send(paid)
             state = await _read_state(store, elapsed_s, enqueued, run)
             view.draw(state)
             if stop.is_set() or _is_finished(state, run):

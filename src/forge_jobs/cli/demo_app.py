@@ -3,6 +3,8 @@
 A job's number determines whether it fails, so that every demo shows the same variety.
 """
 
+import asyncio
+
 from forge_jobs import Context, Dead, Forge, NoopEcho, Retry, Throttled
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
@@ -10,6 +12,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import JobActions
 
+ORDER_PARTS = ("cup", "saucer", "spoon")
 forge = Forge()
 soon = Retry(base="1s", max="4s")
 forge.register(NoopEcho(), queue="orders", retry=soon)
@@ -89,6 +92,45 @@ async def sync_order(number: int, ctx: Context) -> str:
     if number % 37 == 0 and age_us < 1_000_000:
         raise Throttled(retry_after="2s")
     return f"order {number} is up to date"
+
+
+_refused: set[int] = set()
+
+
+async def find_price(part: str) -> dict[str, str | int]:
+    """A part of an order."""
+    await SYSTEM_CLOCK.sleep(0.2 + len(part) * 0.05)
+    return {"part": part, "cents": 100 * len(part)}
+
+
+async def reserve(number: int) -> str:
+    """Fails at the first try."""
+    await SYSTEM_CLOCK.sleep(0.3)
+    if number not in _refused:
+        _refused.add(number)
+        raise ConnectionError("the stock server hung up")
+    _refused.discard(number)
+    return f"shelf {number % 7}"
+
+
+async def ship(number: int, cents: int) -> str:
+    """The last step."""
+    await SYSTEM_CLOCK.sleep(0.4)
+    return f"parcel {number}, paid {cents} cents"
+
+
+@forge.task(queue="orders", max_attempts=3, retry=soon)
+async def fulfil_order(number: int, ctx: Context) -> str:
+    """A workflow: parallel steps, a step that is tried again, a sleep, an event that the demo sends
+    a little later."""
+    found = await asyncio.gather(
+        *(ctx.step.using(key=part)("find price", find_price, part) for part in ORDER_PARTS)
+    )
+    await ctx.step.using(retry=Retry(delays=["0.5s"]))("reserve", reserve, number)
+    await ctx.sleep("3s")
+    paid = await ctx.wait_for("payment", key=number, timeout="1h", type=dict[str, int])
+    ctx.log.info("%d parts, paid %s", len(found), paid)
+    return await ctx.step("ship", ship, number, paid["cents"])
 
 
 @forge.task(queue="reports", cpu=True, max_attempts=2, timeout="20s")

@@ -21,6 +21,7 @@ _STATES = (
     JobStatus.RUNNING,
     JobStatus.SCHEDULED,
     JobStatus.FAILED,
+    JobStatus.SUSPENDED,
     JobStatus.DONE,
     JobStatus.DEAD,
 )

@@ -26,6 +26,7 @@ from .options import (
     filter_of,
 )
 from .session import by_store_time, with_store, with_store_time
+from .steps import list_steps
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -192,7 +193,7 @@ def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
             ("throttles", str(job.throttles) if job.throttles else None),
             ("priority", str(job.priority) if job.priority else None),
             ("enqueued", at(job.enqueued_at)),
-            ("run at", at(job.run_at) if job.run_at > job.enqueued_at else None),
+            ("run at", at(job.run_at) if _is_due_later(job) else None),
             ("started", at(job.started_at)),
             ("finished", at(job.finished_at)),
             ("ran", None if job.ran_s is None else terminal.span(job.ran_s)),
@@ -209,6 +210,11 @@ def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
         ]
     )
     return pairs
+
+
+def _is_due_later(job: JobView) -> bool:
+    """Whether its due time says something: that of a suspended job is the end of its wait."""
+    return job.run_at > job.enqueued_at and job.status is not JobStatus.SUSPENDED
 
 
 def _why(reason: Reason, now: datetime) -> Text:
@@ -229,4 +235,5 @@ def _section(title: str, body: str) -> None:
     terminal.console().print(body, soft_wrap=True)
 
 
+app.command("steps")(list_steps)
 bulk.add_to(app)

@@ -33,8 +33,11 @@ LIVE_AND_DEAD = (
     JobStatus.SCHEDULED,
     JobStatus.HELD,
     JobStatus.FAILED,
+    JobStatus.SUSPENDED,
     JobStatus.DEAD,
 )
+
+_SHORT = {JobStatus.SCHEDULED: "SCHED", JobStatus.SUSPENDED: "SUSP"}
 
 
 @app.command("list")
@@ -164,7 +167,9 @@ def unthrottle(name: Name, url: Url = None, as_json: AsJson = False) -> None:
 
 def queue_table(views: Sequence[QueueView], shown: Sequence[JobStatus] = LIVE_AND_DEAD) -> Table:
     """Queues with their slots and counts, in 80 columns."""
-    heads = ["SCHED" if status is JobStatus.SCHEDULED else status.upper() for status in shown]
+    has_suspended = any(view.counts[JobStatus.SUSPENDED] for view in views)
+    shown = [one for one in shown if one is not JobStatus.SUSPENDED or has_suspended]
+    heads = [_SHORT.get(status, status.upper()) for status in shown]
     numbers = ("SLOTS", *heads, "LAG")
     rows = terminal.table("QUEUE", *numbers, right=numbers, shrink=("QUEUE",))
     for view in views:

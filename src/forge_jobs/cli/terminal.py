@@ -16,6 +16,7 @@ _STYLE = {
     JobStatus.HELD: "magenta",
     JobStatus.RUNNING: "yellow",
     JobStatus.FAILED: "dark_orange",
+    JobStatus.SUSPENDED: "bright_blue",
     JobStatus.DONE: "green",
     JobStatus.DEAD: "bold red",
     JobStatus.CANCELLED: "bright_black",

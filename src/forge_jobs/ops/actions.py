@@ -55,7 +55,7 @@ APPLIES_TO: Final[Mapping[str, tuple[JobStatus, ...]]] = {
     Action.RETRY: RETRYABLE,
     Action.CANCEL: LIVE,
     Action.RUN_NOW: (JobStatus.SCHEDULED, JobStatus.FAILED),
-    Action.DELETE: (*WAITING, *TERMINAL),
+    Action.DELETE: (*WAITING, JobStatus.SUSPENDED, *TERMINAL),
     Action.DUPLICATE: tuple(JobStatus),
     RESCHEDULE: WAITING,
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.selection import Filter
-from forge_jobs.core.status import JobStatus
+from forge_jobs.core.status import WAITING, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Finding, SchemaStatus, Severity, Store
 
@@ -93,8 +93,11 @@ def cluster_findings(cluster: Overview) -> list[Finding]:
 
 
 def _queue_findings(queue: QueueView) -> Sequence[Finding]:
-    waiting = sum(queue.counts[s] for s in (JobStatus.PENDING, JobStatus.HELD, JobStatus.FAILED))
-    waiting += queue.counts[JobStatus.SCHEDULED]
+    suspended = queue.counts[JobStatus.SUSPENDED]
+    waiting = sum(queue.counts[status] for status in WAITING) + suspended
+    waiting_text = f"{waiting:,} jobs wait"
+    if suspended:
+        waiting_text += f" ({suspended:,} of them for an event)"
     subject = f"queue {queue.name}"
     if not waiting:
         # Jobs that are enqueued later would wait. A queue without slots is for the pull queue.
@@ -105,9 +108,7 @@ def _queue_findings(queue: QueueView) -> Sequence[Finding]:
             if unserved and block.code == "no_worker"
         ]
     blocks = [
-        Finding(
-            Severity.WARNING, subject, f"{waiting:,} jobs wait: {block.text}", block.remedy or ""
-        )
+        Finding(Severity.WARNING, subject, f"{waiting_text}: {block.text}", block.remedy or "")
         for block in queue.blocks
     ]
     if not blocks and queue.lag_s > LAG_WARN_S:

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from forge_jobs.config import DEFAULT_QUEUE_WORKERS
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.counters import CappedCount, Count, Minute, merge_minutes
@@ -16,7 +18,7 @@ from forge_jobs.core.ids import decode
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
 from forge_jobs.core.job import JobRecord, LogLine
 from forge_jobs.core.selection import Cursor, Filter
-from forge_jobs.core.status import JobStatus
+from forge_jobs.core.status import WAITING, JobStatus
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import HIDDEN, is_secret_name, prose
@@ -40,11 +42,12 @@ from .views import (
     job_summary,
     optional_datetime,
 )
+from .waits import job_waits, sendable, wait_view
 from .why import queue_blocks, why
 
 COUNT_CAP = 10_000
 MAX_PAGE = 1_000
-_WAITING_STATES = (JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.HELD, JobStatus.FAILED)
+_WAITING_STATES = (*WAITING, JobStatus.SUSPENDED)
 
 
 async def overview(store: Store, *, minutes: int = 10, clock: Clock = SYSTEM_CLOCK) -> Overview:
@@ -164,14 +167,16 @@ async def job(
     Without ``reveal`` values under secret-looking names are redacted. NotFound for an unknown id.
     """
     record = await get_record(store, job_id)
-    lines, reasons, processes, now = await asyncio.gather(
+    lines, reasons, processes, waits, now = await asyncio.gather(
         store.metrics.logs(record.id),
         why(store, record, clock=clock),
         store.processes.all(),
+        job_waits(store, record),
         store_now(store, clock),
     )
     worker = next((process.label for process in processes if process.key == record.owner), None)
-    return _job_view(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=now)
+    view = _job_view(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=now)
+    return replace(view, waits=tuple(wait_view(wait) for wait in sendable(waits)))
 
 
 async def get_record(store: Store, job_id: str) -> JobRecord:

@@ -166,10 +166,27 @@ class LogView(View, frozen=True, kw_only=True):
     message: str
 
 
+class WaitView(View, frozen=True, kw_only=True):
+    """A suspended job and one event that it waits for. ``key`` is empty for events without a key,
+    and the job's id for events that are sent to this job. ``deadline`` None: for ever. ``command``
+    sends the event."""
+
+    job_id: str
+    kind: str
+    queue: str
+    name: str
+    key: str
+    step: str
+    began_at: datetime
+    deadline: datetime | None
+    command: str
+
+
 class JobView(View, frozen=True, kw_only=True, omit_defaults=True):
     """Everything about one job. Payload fields with secret-looking names may be redacted.
 
     ``options`` are its rare options, by their names in the store; left out when it has none.
+    ``waits`` are the events that a suspended job waits for; left out for other jobs.
     """
 
     id: str
@@ -204,6 +221,7 @@ class JobView(View, frozen=True, kw_only=True, omit_defaults=True):
     limit_key: str | None
     trace: str | None
     options: Mapping[str, Any] = {}
+    waits: tuple[WaitView, ...] = ()
 
 
 def optional_datetime(instant: Instant | None) -> datetime | None:

@@ -17,6 +17,7 @@ from forge_jobs.store.store import Store
 from .held import held_reason, limit_reasons
 from .store_time import store_now
 from .views import Reason
+from .waits import job_waits, wait_reason
 
 OLDER_JOBS_CAP = 10_000
 
@@ -32,7 +33,9 @@ async def why(
             return _running_reasons(record, await store.processes.all())
         case JobStatus.HELD:
             return (await held_reason(store, record),)
-        case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING | JobStatus.SUSPENDED:
+        case JobStatus.SUSPENDED:
+            return await _suspended_reasons(store, record, await store_now(store, clock))
+        case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING:
             return await _waiting_reasons(store, record, await store_now(store, clock))
         case _:
             assert_never(record.status)
@@ -88,9 +91,7 @@ def queue_blocks(
 
 
 async def _waiting_reasons(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:
-    config, processes = await asyncio.gather(store.queues.get(record.queue), store.processes.all())
-    serving = [process for process in processes if record.queue in process.queues]
-    blocks = queue_blocks(record.queue, config, serving, now)
+    config, blocks = await _queue_and_blocks(store, record.queue, now)
     if record.status is not JobStatus.PENDING and record.run_at > now:
         return (_not_due_reason(record), *blocks)
     if blocks:
@@ -99,6 +100,21 @@ async def _waiting_reasons(store: Store, record: JobRecord, now: Instant) -> tup
     if limiting:
         return limiting
     return (await _pending_reason(store, record, config),)
+
+
+async def _suspended_reasons(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:
+    waits, (_, blocks) = await asyncio.gather(
+        job_waits(store, record), _queue_and_blocks(store, record.queue, now)
+    )
+    return (wait_reason(waits), *blocks)
+
+
+async def _queue_and_blocks(
+    store: Store, name: str, now: Instant
+) -> tuple[QueueConfig | None, tuple[Reason, ...]]:
+    config, processes = await asyncio.gather(store.queues.get(name), store.processes.all())
+    serving = [process for process in processes if name in process.queues]
+    return config, queue_blocks(name, config, serving, now)
 
 
 def _not_due_reason(record: JobRecord) -> Reason:

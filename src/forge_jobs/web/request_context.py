@@ -7,6 +7,7 @@ from forge_jobs.core.errors import ForgeError
 from forge_jobs.ops.actions import JobActions
 from forge_jobs.ops.audit import Actor
 from forge_jobs.ops.declared_limits import LimitActions
+from forge_jobs.ops.event_actions import EventActions
 from forge_jobs.ops.rate_limits import RateLimitActions
 from forge_jobs.ops.schedules import ScheduleActions
 from forge_jobs.ops.store_time import store_now
@@ -54,6 +55,11 @@ class RequestContext:
     def job_actions(self) -> JobActions:
         """Actions on jobs, queues and workers; the audit names this identity."""
         return JobActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
+
+    @property
+    def event_actions(self) -> EventActions:
+        """Sends events and retries jobs from a step."""
+        return EventActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def schedule_actions(self) -> ScheduleActions:

@@ -5,6 +5,7 @@ with tokens and a password, for tests of roles.
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,6 +24,25 @@ from tests.web.harness import credentials
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
+PARTS = ("box", "label", "invoice")
+
+
+class OutOfStock(Exception):
+    """A declared error of a step."""
+
+
+async def charge(number: int) -> dict[str, str]:
+    await asyncio.sleep(0.05)
+    return {"id": f"ch_{number}", "password": "hunter2"}
+
+
+async def part_of(part: str) -> str:
+    await asyncio.sleep(0.1)
+    return f"{part} is ready"
+
+
+async def gift() -> None:
+    raise OutOfStock("no gift left")
 
 
 def shop(url: str) -> Forge:
@@ -49,6 +69,22 @@ def shop(url: str) -> Forge:
         for step in range(600):
             ctx.progress(step / 600, f"step {step}")
             await asyncio.sleep(0.1)
+
+    @forge.task(queue="orders", max_attempts=1)
+    async def order(number: int, ctx: Context) -> str:
+        """Charges, fetches in parallel, waits for a payment; dead if it is paid in ``"sand"``."""
+        await ctx.step("charge", charge, number)
+        fetch = ctx.step.using
+        await asyncio.gather(*(fetch(key=part)("fetch", part_of, part) for part in PARTS))
+        with contextlib.suppress(OutOfStock):
+            await ctx.step.using(errors=(OutOfStock,))("gift", gift)
+        await ctx.wait_for("voucher", key=number, timeout="0.2s", default=None)
+        await ctx.sleep("0.5s")
+        paid = await ctx.wait_for(["paid", "cancelled"], key=number, timeout="3d")
+        await ctx.step("ship", part_of, "parcel")
+        if isinstance(paid.payload, dict) and paid.payload.get("in") == "sand":
+            raise Dead(f"order {number} was paid in sand")
+        return f"order {number} is on its way"
 
     @forge.cron("0 3 * * *", name="nightly")
     @forge.task(queue="quick")
@@ -111,6 +147,13 @@ class Site:
             assert time.monotonic() < until, f"{found} jobs are {status}, not {count}"
             time.sleep(0.05)
 
+    def wait_for_event(self, name: str, key: str) -> None:
+        """Until a job is suspended that waits for this event."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.run_on_store(lambda store: store.events.waits(name=name, key=key, limit=1)):
+            assert time.monotonic() < until, f"no job waits for {name} {key}"
+            time.sleep(0.05)
+
     def _run(self) -> None:
         try:
             asyncio.set_event_loop(self._loop)
@@ -131,7 +174,7 @@ class Site:
         serve = asyncio.create_task(server.serve(sockets=[staff]))
         async with (
             self.forge.worker(
-                queues=["mail:4", "quick:8", "slow:2", "echo:1"], shutdown_timeout="1s"
+                queues=["mail:4", "quick:8", "slow:2", "echo:1", "orders:4"], shutdown_timeout="1s"
             ),
             standalone.serve(self.forge, place),
         ):

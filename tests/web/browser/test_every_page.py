@@ -40,13 +40,25 @@ def dead_job(site: Site) -> str:
     return lost
 
 
+def waiting_order(site: Site) -> str:
+    """An order that waits for its payment."""
+    number = next(_NUMBERS) + 1_000
+    body = json.dumps({"number": number}).encode()
+    (order,) = site.enqueue(NewJob(kind="order", queue="orders", payload=body, max_attempts=1))
+    site.wait_for_event("paid", str(number))
+    return order
+
+
 def addresses(site: Site) -> dict[str, str]:
     """Every page by the name of its screenshot."""
     lost = dead_job(site)
+    order = waiting_order(site)
     listed = {page.strip("/") or "overview": page for page in PAGES}
     return {
         **listed,
         "job": f"/jobs/{lost}",
+        "order": f"/jobs/{order}",
+        "step": f"/jobs/{order}/step?name=charge",
         "schedule": "/cron/nightly",
         "bulk": "/bulk/retry?status=dead",
         "queue-charts": "/?queue=mail&range=5m",

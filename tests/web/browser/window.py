@@ -10,8 +10,8 @@ from forge_jobs.web import Role
 from tests.web.harness import token
 
 PAGES = (
-    "/", "/jobs", "/scheduled", "/retries", "/dead", "/cron", "/queues", "/workers", "/limits",
-    "/health", "/audit",
+    "/", "/jobs", "/scheduled", "/retries", "/dead", "/suspended", "/cron", "/queues", "/workers",
+    "/limits", "/health", "/audit",
 )  # fmt: skip
 PATIENCE_MS = 45_000
 

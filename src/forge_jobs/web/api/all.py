@@ -2,10 +2,12 @@
 
 from typing import Final
 
-from . import audit, bulk, cron, job_actions, jobs, limits, queues, series, system, workers
+from . import audit, bulk, cron, job_actions, jobs, limits, queues, series, steps, system, workers
 from .route import Route, by_method_and_path
 
-_FILES: Final = (system, queues, workers, series, jobs, job_actions, bulk, cron, limits, audit)
+_FILES: Final = (
+    system, queues, workers, series, jobs, job_actions, steps, bulk, cron, limits, audit
+)  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     sorted(

@@ -20,7 +20,16 @@ _MIN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 Status: TypeAlias = Literal[
-    "scheduled", "pending", "held", "running", "in_progress", "failed", "done", "dead", "cancelled"
+    "scheduled",
+    "pending",
+    "held",
+    "running",
+    "in_progress",
+    "failed",
+    "suspended",
+    "done",
+    "dead",
+    "cancelled",
 ]
 QueueName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")]
 KindName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_.:-]{0,126}$")]

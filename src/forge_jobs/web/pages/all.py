@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from . import audit, cron, health, job, jobs, limits, overview, queues, workers
+from . import audit, cron, health, job, jobs, limits, overview, queues, suspended, workers
 from .page import FormSpec, PageSpec
 
 PAGES: Final[tuple[PageSpec, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
+    suspended.PAGE,
     cron.PAGE,
     cron.SCHEDULE_PAGE,
     queues.PAGE,
@@ -16,6 +17,7 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     health.PAGE,
     audit.PAGE,
     job.PAGE,
+    job.STEP_PAGE,
 )
 FORMS: Final[tuple[FormSpec, ...]] = (
     *jobs.FORMS,

@@ -101,7 +101,7 @@
 
   function mayMorph(from, to) {
     if (from.nodeType !== 1) return true;
-    if (from.classList.contains("plot") || from.classList.contains("scroll") && from.closest(".figures")) return false;
+    if (from.classList.contains("plot") || from.dataset.kept !== undefined || from.classList.contains("scroll") && from.closest(".figures")) return false;
     // keep input in forms that were edited or have the focus
     if (from.tagName === "FORM" && from.dataset.keep !== undefined && (from.touched || from.contains(document.activeElement))) return false;
     if (from.tagName === "INPUT" && from.type === "checkbox" && to.value === from.value) return false;
