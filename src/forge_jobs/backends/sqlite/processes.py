@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from forge_jobs.backends.shared.rowwise import finish
+from forge_jobs.backends.shared.rowwise import finish, steps
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.errors import NotFound, Unavailable
 from forge_jobs.core.instant import Instant, after
@@ -248,10 +248,11 @@ def find_dead(
 def _deregister(key: int, tx: Tx) -> None:
     (owned,) = tx.row(ROWS_SQL["owned_by"], (key,))
     if owned != "[]":
-        rows = tx.load_text(owned)
-        for row in rows.values():
+        rows = list(tx.load_text(owned).values())
+        steps.mark_found(tx, rows)
+        for row in rows:
             finish.release(tx, row)
-        tx.store(list(rows.values()))
+        tx.store(rows)
     tx.execute(SQL["delete_process"], (key,))
     tx.execute(SQL["delete_leads"], (key,))
     tx.execute(SQL["delete_cancels"], (key,))

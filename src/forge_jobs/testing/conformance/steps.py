@@ -183,7 +183,7 @@ class TestClaimedSteps:
         by_name = {one.name: stored(one) for one in sent}
         assert again.steps == ClaimedSteps(tuple(by_name[name] for name in sorted(by_name)))
 
-    @pytest.mark.parametrize("how", ["release", "reap"])
+    @pytest.mark.parametrize("how", ["release", "deregister", "reap"])
     async def test_a_run_that_ended_without_a_finish_leaves_its_steps(
         self, store: Store, clock: MovableClock, worker: Process, how: str
     ) -> None:
@@ -194,8 +194,11 @@ class TestClaimedSteps:
         if how == "release":
             await worker.exchange(release=[claim_of(job)])
         else:
-            clock.advance(LEASE_S + 1)
-            await store.jobs.reap(crash_note="died", limit=10)
+            if how == "deregister":
+                await store.processes.deregister(worker.key)
+            else:
+                clock.advance(LEASE_S + 1)
+                await store.jobs.reap(crash_note="died", limit=10)
             worker = await Process.register(store, clock, host_id="host-2")
         found = await record(store, answer.id)
         assert (found.status, found.has_steps, found.expires_at) == (JobStatus.PENDING, True, None)

@@ -18,7 +18,7 @@ from forge_jobs.store.processes import (
     SlotsInUse,
 )
 
-from . import finish
+from . import finish, steps
 from .exchange import cancels
 from .rows import Process
 from .storage import Storage
@@ -57,6 +57,7 @@ class RowwiseProcesses:
     async def deregister(self, key: int) -> None:
         with self._storage.write() as tx:
             rows = list(tx.load(self._tables.index.running(key)).values())
+            steps.mark_found(tx, rows)
             for row in rows:
                 finish.release(tx, row)
             tx.store(rows)
