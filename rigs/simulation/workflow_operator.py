@@ -8,7 +8,6 @@ import msgspec
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.events import NewEvent
 from forge_jobs.core.selection import BulkAction, Selection
-from forge_jobs.core.steps import step_identity
 from forge_jobs.store.store import Store
 from rigs.simulation.clocks import pass_time
 from rigs.simulation.dice import Dice
@@ -17,7 +16,6 @@ from rigs.simulation.operators import Producer
 from rigs.simulation.workflows import EVENT, FIRST_NUMBER, SHARED_KEYS, own_key, workflow_job
 
 _LAST = 8
-_MAX_PLACE = 6
 
 
 class WorkflowOperator:
@@ -91,11 +89,10 @@ class WorkflowOperator:
         known = self._producer.acked
         if not known:
             return
-        name = f"s{self._dice.index(_MAX_PLACE)}"
-        keyed = step_identity(name, key="a")
-        await self._store.steps.retry_from(
-            self._dice.pick(known), keyed if self._dice.chance(0.1) else name
-        )
+        job = self._dice.pick(known)
+        steps = await self._store.steps.page(job, values=False)
+        if steps:
+            await self._store.steps.retry_from(job, self._dice.pick(steps).name)
 
     def _event(self, key: str, dedupe_key: str | None = None) -> NewEvent:
         payload = msgspec.json.encode(self._sim.runs.number())
