@@ -1,0 +1,65 @@
+"""The producer of the steps storm: enqueues workflows and sends the event of each.
+
+``python -m rigs.storms.step_producer NAME JOBS SEED SECONDS``. Every second event is sent at once,
+before its workflow waits; the others are sent some workflows later. Every call has a dedupe key, so
+that it can be repeated. There is one producer; it creates the table of the ledger.
+"""
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from forge_jobs.core.errors import StoreError
+from rigs.storms.history import History, now
+from rigs.storms.step_jobs import create_ledger, flow, forge, ledger, plain
+from rigs.storms.step_workload import EVENT, event_for
+
+T = TypeVar("T")
+# How many workflows later an event is sent.
+LATER = 15
+
+
+def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
+    history = History(Path(os.environ["STORM_FOLDER"]) / f"producer-{producer}.jsonl")
+    rng = random.Random(f"{seed}-{producer}")
+    create_ledger()
+    began, held = now(), list[str]()
+    for number in range(jobs):
+        name = f"{producer}-{number}"
+        task = (flow, plain, ledger, flow, flow)[number % 5]
+        history.write("invoke", names=[name], keyed=True)
+        keyed = task.using(dedupe_key=name, dedupe_for="1h")
+        job = _repeated(lambda keyed=keyed, name=name: keyed.enqueue(name), history)
+        history.write("ok", names=[name], ids=[job.id])
+        if rng.random() < 0.5:
+            _send(name, history)
+        else:
+            held.append(name)
+        if len(held) > LATER:
+            _send(held.pop(0), history)
+        time.sleep(max(0.0, began + seconds * (number + 1) / jobs - now()))
+    for name in held:
+        _send(name, history)
+    history.write("finished")
+
+
+def _send(name: str, history: History) -> None:
+    _repeated(lambda: forge.send(EVENT, event_for(name), key=name, dedupe_key=name), history)
+    history.write("sent", names=[name])
+
+
+def _repeated(call: Callable[[], T], history: History) -> T:
+    while True:
+        try:
+            return call()
+        except StoreError as error:
+            history.write("refused", error=str(error))
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
