@@ -10,14 +10,14 @@ from rigs.storms.checks import CheckReport, Entry, Row
 
 @dataclass(frozen=True)
 class StepEvidence:
-    """The input of the checks. ``results``: of jobs that are done, by name. ``ledger``: how often
+    """The input of the checks. ``results``: of jobs that are done, by name. ``payments``: how often
     each effect of a transactional step is in the table. ``steps``: of each workflow."""
 
     entries: list[Entry]
     rows: list[Row]
     results: dict[str, object]
     expected: dict[str, object]
-    ledger: Counter[tuple[str, int]]
+    payments: Counter[tuple[str, int]]
     steps: int
 
 
@@ -41,8 +41,8 @@ def check(evidence: StepEvidence) -> CheckReport:
     report.figures.update(
         {
             "workflows": len(evidence.rows),
-            "effects": sum(map(len, effects.values())) + evidence.ledger.total(),
-            "of these with tx=": evidence.ledger.total(),
+            "effects": sum(map(len, effects.values())) + evidence.payments.total(),
+            "of these with tx=": evidence.payments.total(),
             "repeated by kills": repeated,
             "kills": len(kills),
             "runs again after a crash": sum(row.attempts > 1 for row in evidence.rows),
@@ -65,7 +65,7 @@ def _idle(evidence: StepEvidence, kills: dict[int, float]) -> Iterator[str]:
         yield "no job was stored"
     if not any(one["op"] == "passed" for one in evidence.entries):
         yield "no step was passed"
-    if not evidence.ledger:
+    if not evidence.payments:
         yield "no step with tx= was committed"
     if not kills:
         yield "no process was killed"
@@ -99,7 +99,7 @@ def _wrong(evidence: StepEvidence) -> Iterator[str]:
 def _missing(evidence: StepEvidence, effects: dict[tuple[str, int], list[Entry]]) -> Iterator[str]:
     for row in evidence.rows:
         for step in range(evidence.steps):
-            if (row.name, step) not in effects and not evidence.ledger[row.name, step]:
+            if (row.name, step) not in effects and not evidence.payments[row.name, step]:
                 yield f"step {step} of {row.name}"
 
 
@@ -124,6 +124,6 @@ def _unexplained(
 
 
 def _repeated_in_tx(evidence: StepEvidence) -> Iterator[str]:
-    for (name, step), count in evidence.ledger.items():
+    for (name, step), count in evidence.payments.items():
         if count != 1:
             yield f"step {step} of {name}: {count} times"

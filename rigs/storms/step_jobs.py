@@ -1,6 +1,6 @@
 """The application of the steps storm: workflows of ten steps whose functions record their effects.
 
-The effects of *flow* and *plain* go to a file, those of *ledger* to a table of the same database,
+The effects of *flow* and *plain* go to a file, those of *payment* to a table of the same database,
 in the transaction that stores the step.
 """
 
@@ -19,7 +19,7 @@ import psycopg
 from forge_jobs import Context, Forge
 from forge_jobs.backends.postgres.connection import address
 from rigs.storms.history import History
-from rigs.storms.step_workload import EVENT, LEDGER, STEPS, value_of
+from rigs.storms.step_workload import EVENT, PAYMENTS, STEPS, value_of
 
 URL = os.environ["STORM_URL"]
 FOLDER = Path(os.environ["STORM_FOLDER"])
@@ -83,7 +83,7 @@ def plain(name: str, ctx: Context) -> list[str]:
 
 
 @forge.task(queue="storm", max_attempts=ATTEMPTS)
-def ledger(name: str, ctx: Context) -> list[str]:
+def payment(name: str, ctx: Context) -> list[str]:
     """Each effect and its value are one commit."""
     seen: list[str] = []
     event = ""
@@ -98,7 +98,7 @@ def ledger(name: str, ctx: Context) -> list[str]:
 
 def _write(connection: Any, name: str, step: int) -> str:
     # Without parameters, whose style differs between the drivers.
-    connection.execute(f"INSERT INTO {LEDGER} VALUES ('{name}', {step})")
+    connection.execute(f"INSERT INTO {PAYMENTS} VALUES ('{name}', {step})")
     time.sleep(_seconds(name, step) / 10)
     return value_of(name, step)
 
@@ -118,8 +118,8 @@ def user_transaction() -> Iterator[Any]:
             yield connection
 
 
-def create_ledger() -> None:
-    """Create the table of *ledger*, in a store that exists."""
+def create_payments() -> None:
+    """Create the table of *payment*, in a store that exists."""
     forge.client.access.run(lambda store: store.now())
     with user_transaction() as connection:
-        connection.execute(f"CREATE TABLE {LEDGER} (name text, step integer)")
+        connection.execute(f"CREATE TABLE {PAYMENTS} (name text, step integer)")

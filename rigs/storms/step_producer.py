@@ -2,7 +2,7 @@
 
 ``python -m rigs.storms.step_producer NAME JOBS SEED SECONDS``. Every second event is sent at once,
 before its workflow waits; the others are sent some workflows later. Every call has a dedupe key, so
-that it can be repeated. There is one producer; it creates the table of the ledger.
+that it can be repeated. There is one producer; it creates the table of payments.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from forge_jobs.core.errors import StoreError
 from rigs.storms.history import History, now
-from rigs.storms.step_jobs import create_ledger, flow, forge, ledger, plain
+from rigs.storms.step_jobs import create_payments, flow, forge, payment, plain
 from rigs.storms.step_workload import EVENT, event_for
 
 T = TypeVar("T")
@@ -26,11 +26,11 @@ LATER = 15
 def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
     history = History(Path(os.environ["STORM_FOLDER"]) / f"producer-{producer}.jsonl")
     rng = random.Random(f"{seed}-{producer}")
-    create_ledger()
+    create_payments()
     began, held = now(), list[str]()
     for number in range(jobs):
         name = f"{producer}-{number}"
-        task = (flow, plain, ledger, flow, flow)[number % 5]
+        task = (flow, plain, payment, flow, flow)[number % 5]
         history.write("invoke", names=[name], keyed=True)
         keyed = task.using(dedupe_key=name, dedupe_for="1h")
         job = _repeated(lambda keyed=keyed, name=name: keyed.enqueue(name), history)

@@ -2,7 +2,7 @@
 
 STEPS = 10
 EVENT = "go"
-LEDGER = "storm_ledger"
+PAYMENTS = "storm_payments"
 
 
 def value_of(name: str, step: int) -> str:

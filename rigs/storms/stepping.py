@@ -21,7 +21,7 @@ from rigs.storms.front_door import children_of, kill_all, worker_command
 from rigs.storms.history import now, read_all
 from rigs.storms.rig import Actor, Options, Rig, StormFailed
 from rigs.storms.step_checks import StepEvidence, check
-from rigs.storms.step_workload import LEDGER, STEPS, expected
+from rigs.storms.step_workload import PAYMENTS, STEPS, expected
 
 BACKENDS = ("sqlite", "postgres")
 PAGE = 500
@@ -101,7 +101,7 @@ class StepRig(Rig[StepOptions]):
         entries = read_all(self.folder)
         found = databases.rows(self.database)
         ids = {one["names"][0]: one["ids"][0] for one in entries if one["op"] == "ok"}
-        rows = self.database.query(f"SELECT name, step, count(*) FROM {LEDGER} GROUP BY 1, 2")
+        rows = self.database.query(f"SELECT name, step, count(*) FROM {PAYMENTS} GROUP BY 1, 2")
         return StepEvidence(
             entries,
             found,
@@ -112,12 +112,14 @@ class StepRig(Rig[StepOptions]):
         )
 
     def _kill_one(self) -> None:
-        """Kill a worker that is up, with or without its parent."""
+        """Kill a worker that is up, with or without its parent, while another one has been up for
+        some time: a storm in which every worker is new makes no progress."""
         up = self.registered(before_s=0)
+        established = self.registered(before_s=self.options.lease_s + 0.5)
         victims = [
             actor
             for actor in self.running_actors(self.workers)
-            if up & set(children_of(actor.process))
+            if up & (own := set(children_of(actor.process))) and established - own
         ]
         if victims:
             self._kill(self.rng.choice(victims))

@@ -65,7 +65,7 @@ def _an_event_resumes_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(events, "_deliver", nobody)
 
 
-def _a_suspending_run_does_not_look_again(patch: pytest.MonkeyPatch) -> None:
+def _a_suspending_run_checks_once(patch: pytest.MonkeyPatch) -> None:
     """An event that is sent between the check and the end of the run is missed."""
     real = waits.suspend
 
@@ -125,7 +125,7 @@ def _a_restart_forgets_what_was_taken(patch: pytest.MonkeyPatch) -> None:
         (_steps_are_not_fenced, "step fence"),
         (_the_last_write_wins, "rewritten"),
         (_an_event_resumes_nobody, "asleep"),
-        (_a_suspending_run_does_not_look_again, "asleep"),
+        (_a_suspending_run_checks_once, "asleep"),
         (_deadline_and_event_both_apply, "decided"),
         (_a_released_job_forgets_its_steps, "repeated"),
         (_a_restart_forgets_what_was_taken, "taken"),

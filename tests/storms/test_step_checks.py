@@ -85,7 +85,7 @@ def _with(*entries: Entry) -> Change:
         # The second effect came before the kill.
         (_with(entry("effect", 1.25, pid=11, name="a", step=1)), "effects repeated, no kill"),
         (
-            lambda good: replace(good, ledger=Counter({("t", 0): 2, ("t", 1): 1})),
+            lambda good: replace(good, payments=Counter({("t", 0): 2, ("t", 1): 1})),
             "effects repeated with tx=",
         ),
     ],
