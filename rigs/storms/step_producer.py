@@ -1,8 +1,9 @@
 """The producer of the steps storm: enqueues workflows and sends the event of each.
 
-``python -m rigs.storms.step_producer NAME JOBS SEED SECONDS``. Every second event is sent at once,
-before its workflow waits; the others are sent some workflows later. Every call has a dedupe key, so
-that it can be repeated. There is one producer; it creates the table of payments.
+``python -m rigs.storms.step_producer NAME JOBS SEED KILLS``. It goes on as the kills do, so that
+each of them meets workflows that run. Every second event is sent at once, before its workflow
+waits; the others are sent some workflows later. Every call has a dedupe key, so that it can be
+repeated. There is one producer; it creates the table of payments.
 """
 
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from forge_jobs.core.errors import StoreError
-from rigs.storms.history import History, now
+from rigs.storms.history import History, read
 from rigs.storms.step_jobs import create_payments, flow, forge, payment, plain
 from rigs.storms.step_workload import EVENT, event_for
 
@@ -23,11 +24,12 @@ T = TypeVar("T")
 LATER = 15
 
 
-def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
-    history = History(Path(os.environ["STORM_FOLDER"]) / f"producer-{producer}.jsonl")
+def main(producer: str, jobs: int, seed: int, kills: int) -> None:
+    folder = Path(os.environ["STORM_FOLDER"])
+    history = History(folder / f"producer-{producer}.jsonl")
     rng = random.Random(f"{seed}-{producer}")
     create_payments()
-    began, held = now(), list[str]()
+    held: list[str] = []
     for number in range(jobs):
         name = f"{producer}-{number}"
         task = (flow, plain, payment, flow, flow)[number % 5]
@@ -41,10 +43,15 @@ def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
             held.append(name)
         if len(held) > LATER:
             _send(held.pop(0), history)
-        time.sleep(max(0.0, began + seconds * (number + 1) / jobs - now()))
+        while _kills(folder) < kills * number // jobs:
+            time.sleep(0.05)
     for name in held:
         _send(name, history)
     history.write("finished")
+
+
+def _kills(folder: Path) -> int:
+    return sum(one["op"] == "kill" for one in read(folder / "killer.jsonl"))
 
 
 def _send(name: str, history: History) -> None:
@@ -62,4 +69,4 @@ def _repeated(call: Callable[[], T], history: History) -> T:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

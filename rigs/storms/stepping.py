@@ -79,7 +79,7 @@ class StepRig(Rig[StepOptions]):
         options = self.options
         return [
             sys.executable, "-m", "rigs.storms.step_producer",
-            f"p{number}", str(options.jobs), str(options.seed), str(options.flow_s),
+            f"p{number}", str(options.jobs), str(options.seed), str(options.kills),
         ]  # fmt: skip
 
     def inject_faults(self) -> None:
