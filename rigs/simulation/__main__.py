@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     options = Options(
         jobs=arguments.jobs,
+        workflows=arguments.workflows,
         bound=arguments.bound,
         nodes=arguments.nodes or Options().nodes,
         minutes=arguments.minutes,
@@ -72,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--jobs", type=_count, default=defaults.jobs, help="jobs per seed")
     parser.add_argument(
+        "--workflows", type=int, default=defaults.workflows, help="jobs with steps per seed"
+    )
+    parser.add_argument(
         "--bound", type=int, default=defaults.bound, help="additional jobs with limits and lanes"
     )
     parser.add_argument(
@@ -97,6 +101,8 @@ def _count(text: str) -> int:
 def _report(ended: SimulationResult) -> None:
     options = ended.options
     given = f"--jobs {options.jobs} --nodes {options.nodes} --minutes {options.minutes:g}"
+    if options.workflows != Options().workflows:
+        given += f" --workflows {options.workflows}"
     if options.bound:
         given += f" --bound {options.bound}"
     print(f"\nseed {ended.seed} broke {len(ended.violations)} invariants ({given}):")

@@ -8,6 +8,7 @@ from rigs.simulation import (
     process_checkers,
     run_checkers,
     slot_checkers,
+    step_checkers,
     version_checkers,
 )
 from rigs.simulation.checkers import Checker, Violation
@@ -38,6 +39,12 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     bound_checkers.within_limits,
     bound_checkers.within_rate,
     bound_checkers.no_job_held_at_the_end,
+    step_checkers.stored_steps_stay,
+    step_checkers.effects_not_repeated,
+    step_checkers.events_taken_in_order,
+    step_checkers.waits_end,
+    step_checkers.parked_jobs_hold_nothing,
+    step_checkers.attempts_returned_for_progress,
 )
 
 

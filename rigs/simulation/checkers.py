@@ -40,6 +40,7 @@ class Violation(Struct, frozen=True):
 
 _FINISHES = (
     Event.DONE, Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE, Event.MISSING,
+    Event.SUSPEND, Event.RESTART,
 )  # fmt: skip
 
 _RULES: dict[tuple[JobStatus | None, Event, JobStatus | None], list[Rule]] = {}

@@ -4,6 +4,7 @@ from collections import Counter
 
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.steps import StepKind
 from forge_jobs.store.jobs import Verdict
 from rigs.simulation.history import (
     Answered,
@@ -13,6 +14,9 @@ from rigs.simulation.history import (
     HandlerRan,
     History,
     Registered,
+    StepRefused,
+    StepsDeleted,
+    StepStored,
     Stored,
     Transitioned,
 )
@@ -28,6 +32,15 @@ _EVENTS = {
     Event.RETRY: "retries by an operator",
     Event.RUN_NOW: "run-nows by an operator",
     Event.DELETE: "deletions by an operator",
+    Event.SUSPEND: "jobs suspended",
+    Event.RESTART: "restarts",
+}
+
+_STEPS = {
+    StepKind.STEP: "steps stored",
+    StepKind.ERROR: "errors stored as steps",
+    StepKind.EVENT: "events taken",
+    StepKind.TIMEOUT: "waits timed out",
 }
 
 REQUIRED_EVENTS = (
@@ -37,6 +50,8 @@ REQUIRED_EVENTS = (
     "repeated finishes recognised", "processes replaced by their parent", "waiting jobs cancelled",
     "running jobs cancelled", "jobs expired", "jobs dead", "snoozes", "throttles",
     "jobs refused by an older release", "retries by an operator", "processes that registered again",
+    "steps stored", "errors stored as steps", "jobs suspended", "events taken", "waits timed out",
+    "restarts", "stale steps refused", "repeated steps recognised", "retries from a step",
 )  # fmt: skip
 
 _FAULTS = {
@@ -81,12 +96,25 @@ def count_events(history: History) -> Counter[str]:
                 seen["stale finishes refused"] += 1
             case Finished(verdict=Verdict.ALREADY):
                 seen["repeated finishes recognised"] += 1
+            case StepStored() | StepRefused() | StepsDeleted():
+                seen.update(_of_step(record))
             case Registered(who=who):
                 registered[who] += 1
                 seen["processes that registered again"] += registered[who] > 1
             case _:
                 pass
     return seen
+
+
+def _of_step(record: StepStored | StepRefused | StepsDeleted) -> list[str]:
+    match record:
+        case StepStored(kind=kind):
+            return [_STEPS[kind]] if kind in _STEPS else []
+        case StepRefused(verdict=verdict):
+            stale = verdict is Verdict.STALE
+            return ["stale steps refused" if stale else "repeated steps recognised"]
+        case StepsDeleted(by_retry=by_retry):
+            return ["retries from a step"] if by_retry else []
 
 
 def _of_transition(transition: Transitioned) -> list[str]:

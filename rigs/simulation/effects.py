@@ -6,17 +6,21 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from forge_jobs.backends.shared.rowwise.step_ports import JobStep, StoredEvent, StoredWait
+from forge_jobs.core.events import TakenEvent, topic_of
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.limits import Limit
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.core.steps import StepKind
+from forge_jobs.store.jobs import Exchange, Exchanged, Verdict
 from forge_jobs.store.processes import HeartbeatReply, NewProcess
 from forge_jobs.store.queues import QueueChange
 from rigs.simulation.history import (
     Bound,
     Claimed,
     Deregistered,
+    EventStored,
     Finished,
     HeartbeatReceived,
     History,
@@ -25,8 +29,13 @@ from rigs.simulation.history import (
     Registered,
     ShareChanged,
     SlotsChanged,
+    StepRefused,
+    StepsDeleted,
+    StepStored,
     Stored,
     Transitioned,
+    WaitDeleted,
+    WaitStored,
 )
 
 
@@ -87,6 +96,40 @@ class Recorder:
             Bound(self._now(), self._who, key, job.kind, job.limit_key, job.lane, job.order)
         )
 
+    def step_stored(self, added: JobStep, row: RowView | None) -> None:
+        """A step was stored; ``row`` is its job."""
+        step = added.step
+        topic, seq = "", 0
+        if step.kind is StepKind.EVENT and step.value is not None:
+            taken = msgspec.json.decode(step.value, type=TakenEvent)
+            topic, seq = topic_of(taken.name, taken.key), taken.seq
+        self._history.add(
+            StepStored(
+                self._now(), self._who, added.job, step.name, step.kind, step.epoch,
+                (step.value or b"").decode(), None if row is None else row.status,
+                -1 if row is None else row.epoch, topic, seq,
+            )
+        )  # fmt: skip
+
+    def steps_deleted(self, key: int, names: tuple[str, ...], *, by_retry: bool) -> None:
+        """Steps of a job were deleted."""
+        self._history.add(StepsDeleted(self._now(), self._who, key, names, by_retry))
+
+    def wait_stored(self, stored: StoredWait) -> None:
+        """A job was suspended."""
+        topics = tuple((topic.topic, topic.after, topic.since) for topic in stored.wait.topics)
+        self._history.add(WaitStored(self._now(), self._who, stored.job, stored.wait.step, topics))
+
+    def wait_deleted(self, key: int) -> None:
+        """A job waits no longer."""
+        self._history.add(WaitDeleted(self._now(), self._who, key))
+
+    def event_stored(self, event: StoredEvent) -> None:
+        """An event was sent."""
+        self._history.add(
+            EventStored(self._now(), self._who, event.seq, event.topic, event.sent_at)
+        )
+
     def slots_changed(self, who: str, queue: str, slots: int) -> None:
         """A queue was given so many slots."""
         self._history.add(SlotsChanged(self._now(), who, queue, slots))
@@ -125,6 +168,11 @@ class Recorder:
 
     def _exchange(self, who: str, request: Exchange, answer: Exchanged) -> None:
         at, owner = self._now(), request.owner
+        for step, said in zip(request.steps, answer.steps, strict=True):
+            if said.verdict is not Verdict.APPLIED:
+                self._history.add(
+                    StepRefused(at, who, owner, step.key, step.epoch, step.name, said.verdict)
+                )
         for finish, verdict in zip(request.finish, answer.verdicts, strict=True):
             self._history.add(
                 Finished(

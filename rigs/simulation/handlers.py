@@ -1,6 +1,7 @@
 """Handlers that execute plans and record when they start and how they end."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
 from rigs.simulation.bound import KINDS as BOUND_KINDS
 from rigs.simulation.bound import declared
 from rigs.simulation.clocks import pass_time
-from rigs.simulation.history import HandlerRan, History
+from rigs.simulation.history import HandlerRan, History, StepRan, StepSeen
 from rigs.simulation.plan import (
     CHILD_KIND,
     FRESH_KIND,
@@ -27,6 +28,7 @@ from rigs.simulation.plan import (
     Plan,
     child_job,
 )
+from rigs.simulation.workflows import WORKFLOW_KIND, WorkflowPlan, WorkflowRun
 
 _RETRY = Retry(base=1, max=20)
 
@@ -43,6 +45,7 @@ class RunTracker:
         self._runs = 0
         self._numbers = 1_000_000
         self._times: dict[str, int] = {}
+        self._tries: Counter[str] = Counter()
 
     def begin(self, who: str, job: str) -> tuple[int, int]:
         """Record the start of a handler; the number of the run, and of this job's runs."""
@@ -55,6 +58,19 @@ class RunTracker:
         """Record the end of a handler."""
         self._history.add(HandlerRan(self._now(), who, run, job, how))
 
+    def ran_step(self, who: str, run: int, job: str, name: str, value: int) -> None:
+        """Record the effect of a step's function."""
+        self._history.add(StepRan(self._now(), who, run, job, name, value))
+
+    def saw_step(self, who: str, run: int, job: str, name: str, value: int) -> None:
+        """Record that a handler was given the value of a step or wait."""
+        self._history.add(StepSeen(self._now(), who, run, job, name, value))
+
+    def tries(self, what: str) -> int:
+        """How often this was tried, with this time."""
+        self._tries[what] += 1
+        return self._tries[what]
+
     def number(self) -> int:
         """A new number for a job that another job enqueues."""
         self._numbers += 1
@@ -65,7 +81,7 @@ def registry(runs: RunTracker, who: str, *, fresh: bool, bound: bool = False) ->
     """The handlers of one node; an older release (``fresh`` False) lacks one kind, and refuses the
     arguments of some jobs of another. ``bound``: the simulation has limits and lanes."""
     known = HandlerRegistry()
-    kinds = (WORK_KIND, CHILD_KIND, LETTER_KIND, *((FRESH_KIND,) if fresh else ()))
+    kinds = (WORK_KIND, CHILD_KIND, LETTER_KIND, WORKFLOW_KIND, *((FRESH_KIND,) if fresh else ()))
     if bound:
         kinds += BOUND_KINDS
         known.limits.update(declared())
@@ -118,6 +134,9 @@ async def _run(runs: RunTracker, who: str, payload: bytes, ctx: Context) -> obje
     try:
         if ctx.job.kind == LETTER_KIND:
             return None
+        if ctx.job.kind == WORKFLOW_KIND:
+            plan = msgspec.json.decode(payload, type=WorkflowPlan)
+            return await WorkflowRun(runs, who, run, ctx).run(plan)
         return await _run_plan(runs, msgspec.json.decode(payload, type=Plan), times, ctx)
     except BaseException as error:
         how = type(error).__name__

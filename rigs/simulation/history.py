@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from forge_jobs.core import ids
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.steps import StepKind
 from forge_jobs.store.jobs import Verdict
 
 R = TypeVar("R", bound="Record")
@@ -173,6 +174,80 @@ class HandlerRan(Record, frozen=True):
     run: int
     id: str
     end: str = ""
+
+
+class StepRan(Record, frozen=True):
+    """The function of a step had its effect, in the run with that number."""
+
+    run: int
+    id: str
+    name: str
+    value: int
+
+
+class StepSeen(Record, frozen=True):
+    """A handler was given the value of a step or wait."""
+
+    run: int
+    id: str
+    name: str
+    value: int
+
+
+class StepStored(Record, frozen=True):
+    """A step was stored. ``held_epoch`` and ``status`` are those of its job at that instant;
+    ``topic`` and ``seq`` those of an event."""
+
+    key: int
+    name: str
+    kind: StepKind
+    epoch: int
+    value: str
+    status: JobStatus | None
+    held_epoch: int
+    topic: str = ""
+    seq: int = 0
+
+
+class StepsDeleted(Record, frozen=True):
+    """Steps of a job were deleted: by a restart all, by a retry those that are named."""
+
+    key: int
+    names: tuple[str, ...]
+    by_retry: bool
+
+
+class StepRefused(Record, frozen=True):
+    """A write of a step that was not applied."""
+
+    owner: int
+    key: int
+    epoch: int
+    name: str
+    verdict: Verdict
+
+
+class WaitStored(Record, frozen=True):
+    """A job was suspended; ``topics`` with the number after which, and the store's instant since
+    which an event counts."""
+
+    key: int
+    step: str
+    topics: tuple[tuple[str, int, int], ...]
+
+
+class WaitDeleted(Record, frozen=True):
+    """A job waits no longer."""
+
+    key: int
+
+
+class EventStored(Record, frozen=True):
+    """An event was sent at this instant of the store."""
+
+    seq: int
+    topic: str
+    sent_at: int
 
 
 class Fault(Record, frozen=True):

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.backends.shared.rowwise.rows import Row
+from forge_jobs.backends.shared.rowwise.step_ports import JobStep, StoredEvent, StoredWait
+from forge_jobs.backends.shared.rowwise.step_tables import RowSteps
+from forge_jobs.backends.shared.rowwise.tables import Tables
 from forge_jobs.backends.shared.rowwise.transaction import Transaction
+from forge_jobs.core.events import NewEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.processes import Share
@@ -35,6 +39,40 @@ class RecordingTransaction(Transaction):
             self.recorder.transitioned(row, Event.DELETE, row.status, gone=True)
 
 
+class RecordingSteps(RowSteps):
+    """Steps, waits and events; each change is recorded."""
+
+    def __init__(self, tables: Tables, now: Instant, recorder: Recorder) -> None:
+        super().__init__(tables, now)
+        self._recorder = recorder
+
+    def add(self, steps: Sequence[JobStep]) -> None:
+        super().add(steps)
+        for added in steps:
+            self._recorder.step_stored(added, self._tables.jobs.get(added.job))
+
+    def delete(self, job: int, began_from: Instant | None = None) -> None:
+        before = self._tables.steps.get(job, {})
+        super().delete(job, began_from)
+        left = self._tables.steps.get(job, {})
+        names = tuple(sorted(before.keys() - left.keys()))
+        self._recorder.steps_deleted(job, names, by_retry=began_from is not None)
+
+    def add_wait(self, wait: StoredWait) -> None:
+        super().add_wait(wait)
+        self._recorder.wait_stored(wait)
+
+    def delete_wait(self, job: int) -> None:
+        if job in self._tables.waits:
+            self._recorder.wait_deleted(job)
+        super().delete_wait(job)
+
+    def add_event(self, event: NewEvent) -> StoredEvent:
+        stored = super().add_event(event)
+        self._recorder.event_stored(stored)
+        return stored
+
+
 class RecordingShares(dict[tuple[int, str], Share]):
     """The slot shares of all processes; each change is recorded."""
 
@@ -58,6 +96,7 @@ def record_changes(store: MemoryStore, recorder: Recorder) -> None:
     def begin(now: Instant) -> Transaction:
         transaction = RecordingTransaction(storage.tables, now)
         transaction.recorder = recorder
+        transaction.steps = RecordingSteps(storage.tables, now, recorder)
         return transaction
 
     storage.begin = begin

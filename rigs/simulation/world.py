@@ -35,6 +35,7 @@ from rigs.simulation.node import Node, SimContext
 from rigs.simulation.operators import NORMAL_SLOTS, Operator, Producer
 from rigs.simulation.plan import QUEUES
 from rigs.simulation.recording_store import record_changes
+from rigs.simulation.workflow_operator import WorkflowOperator
 
 _LEASES_S = (3.0, 5.0, 15.0)
 _CLEANUP_S = 120.0
@@ -42,10 +43,12 @@ _CLEANUP_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The size of a simulation. ``bound``: the number of additional jobs with limits and lanes;
-    ``drain_s``: within how many virtual seconds after the last fault every job must be terminal."""
+    """The size of a simulation. ``workflows``: the number of jobs with steps; ``bound``: of
+    additional jobs with limits and lanes; ``drain_s``: within how many virtual seconds after the
+    last fault every job must be terminal."""
 
     jobs: int = 150
+    workflows: int = 25
     bound: int = 0
     nodes: int = 3
     minutes: float = 2.5
@@ -205,6 +208,13 @@ class _World:
             self._task(operator.act_at_random(faults_s)),
             self._task(fleet.inject_faults(faults_s)),
         ]
+        # A connection of its own, so that the other draws of a seed do not change.
+        connections.append(self._connection(OPERATOR, "workflows"))
+        connections[-1].rates = profile.rates
+        workflow_operator = WorkflowOperator(
+            sim, self._store(connections[-1]), Dice(f"{self._seed}:workflows")
+        )
+        tasks += [self._task(work) for work in workflow_operator.work(options.workflows, faults_s)]
         limit_operator = None
         if sim.bound:
             connections.append(self._connection(LIMIT_OPERATOR))
@@ -226,7 +236,9 @@ class _World:
         await operator.restore()
         if limit_operator is not None:
             await limit_operator.restore()
+        answers = self._task(workflow_operator.answer_waits())
         await self._wait_until_terminal()
+        answers.cancel()
         parent.cancel()
         await fleet.end(timeout_s=30.0)
         await pass_time(1.0)
@@ -255,14 +267,14 @@ class _World:
         self._tasks.append(task)
         return task
 
-    def _connection(self, who: str) -> FaultyConnection:
+    def _connection(self, who: str, name: str = "") -> FaultyConnection:
         sim = self.sim
         return FaultyConnection(
             who,
             loop=sim.loop,
             wire=sim.wire,
             history=sim.history,
-            dice=Dice(f"{self._seed}:{who}:line"),
+            dice=Dice(f"{self._seed}:{name or who}:line"),
         )
 
     def _store(self, connection: FaultyConnection) -> Store:

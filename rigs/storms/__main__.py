@@ -26,6 +26,7 @@ STORMS = {
     "limits": "rigs.storms.limits",
     "waiting": "rigs.storms.waiting",
     "versions": "rigs.storms.versions",
+    "steps": "rigs.storms.stepping",
     "settings": "rigs.storms.settings",
     "gateway": "rigs.storms.gateway",
 }

@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
         ("kill", "postgres"),
         ("restart", "postgres"),
         ("cron", "sqlite"),
+        ("steps", "sqlite"),
+        ("steps", "postgres"),
         ("versions", "sqlite"),
         ("versions", "postgres"),
     ],

@@ -57,6 +57,7 @@ class RowwiseProcesses:
     async def deregister(self, key: int) -> None:
         with self._storage.write() as tx:
             rows = list(tx.load(self._tables.index.running(key)).values())
+            steps.mark_found(tx, rows)
             for row in rows:
                 steps.mark_found(tx, [row])
                 finish.release(tx, row)
