@@ -59,7 +59,6 @@ class RowwiseProcesses:
             rows = list(tx.load(self._tables.index.running(key)).values())
             steps.mark_found(tx, rows)
             for row in rows:
-                steps.mark_found(tx, [row])
                 finish.release(tx, row)
             tx.store(rows)
             self._tables.processes.pop(key, None)
