@@ -14,6 +14,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries, steps
 from forge_jobs.ops.actions import Action, JobActions, Store
 from forge_jobs.ops.audit import Actor, read_entries
+from forge_jobs.ops.doctor import cluster_findings
 from forge_jobs.ops.event_actions import EventActions
 from forge_jobs.ops.steps import StepState
 from tests.ops.order_workflow import order_shop
@@ -200,3 +201,10 @@ async def test_suspended_jobs_are_counted_filtered_and_deleted(shop: Forge) -> N
     assert (await acting.preview(Action.DELETE, chosen)).jobs == 1
     assert (await acting.delete(Selection(filter=chosen))).changed == 1
     assert (await steps.waits(store)).waits == ()
+
+
+async def test_the_doctor_counts_suspended_jobs_of_a_queue_that_nobody_serves(shop: Forge) -> None:
+    store, _ = await waiting_order(shop)
+    findings = cluster_findings(await queries.overview(store))
+    texts = [finding.message for finding in findings if finding.subject == "queue orders"]
+    assert texts == ["1 jobs wait (1 of them for an event): no living worker serves queue 'orders'"]

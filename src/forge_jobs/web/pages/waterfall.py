@@ -16,6 +16,8 @@ from forge_jobs.core.steps import StepKind
 from forge_jobs.ops.steps import StepsPage, StepState, StepView
 from forge_jobs.ops.views import ErrorView, JobView
 
+from .commands import forge_command
+
 PAGE_STEPS: Final = 100
 _MIN_WIDTH: Final = 0.4
 _MAX_TICKS: Final = 24
@@ -41,6 +43,7 @@ class Bar(Struct, frozen=True, kw_only=True):
     is_hatched: bool
     after_s: float
     took_s: float
+    retry_command: str
 
 
 class Waterfall(Struct, frozen=True, kw_only=True):
@@ -63,7 +66,7 @@ def waterfall(page: StepsPage, job: JobView) -> Waterfall | None:
     start, end = page.began_at, _end(page, job)
     span_s = max((end - start).total_seconds(), _SHORTEST_S)
     return Waterfall(
-        bars=tuple(_bar(step, start, end, span_s) for step in page.steps),
+        bars=tuple(_bar(job.id, step, start, end, span_s) for step in page.steps),
         ticks=_ticks([run.at for run in page.runs], job.errors, start, span_s),
         runs=len(page.runs),
         marks=tuple(span_s * part / 4 for part in range(5)),
@@ -85,7 +88,7 @@ def _end(page: StepsPage, job: JobView) -> datetime:
     return max(ends)
 
 
-def _bar(step: StepView, start: datetime, end: datetime, span_s: float) -> Bar:
+def _bar(job_id: str, step: StepView, start: datetime, end: datetime, span_s: float) -> Bar:
     after_s = max(0.0, (step.began_at - start).total_seconds())
     ended_at = min(step.ended_at or end, end)
     took_s = max(0.0, (ended_at - step.began_at).total_seconds())
@@ -101,6 +104,7 @@ def _bar(step: StepView, start: datetime, end: datetime, span_s: float) -> Bar:
         is_hatched=is_hatched,
         after_s=after_s,
         took_s=step.duration_s if step.duration_s is not None else took_s,
+        retry_command=forge_command("jobs", "retry", job_id, "--from", step.name),
     )
 
 
