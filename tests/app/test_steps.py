@@ -100,6 +100,18 @@ async def test_a_value_without_annotation_is_plain_json_in_every_run(forge: Forg
     assert seen == [[1, {"id": "c", "cents": 1}]] * 2
 
 
+async def test_a_value_annotated_with_object_is_plain_json(forge: Forge) -> None:
+    def look() -> dict[str, object]:
+        return {"a": [1, {"b": None}]}
+
+    @forge.task
+    async def work(ctx: Context) -> object:
+        return await ctx.step("look", look)
+
+    job = await run_all(forge, await work.aenqueue())
+    assert await job.aresult(timeout=1) == {"a": [1, {"b": None}]}
+
+
 async def test_repeats_are_numbered_and_keys_replace_the_number(forge: Forge) -> None:
     @forge.task
     async def work(ctx: Context) -> None:

@@ -44,7 +44,7 @@ class StepFunction:
         self._decode: Callable[[bytes], Any] = payload.decode
         if self._returns is not Any:
             try:
-                self._decode = msgspec.json.Decoder(self._returns, dec_hook=from_json).decode
+                self._decode = msgspec.json.Decoder(self._returns, dec_hook=_custom).decode
             except (TypeError, NameError):
                 self._returns = Any
 
@@ -67,6 +67,11 @@ class StepFunction:
                 f"{name}: {error}. Let the annotation accept the old form as well, give the step "
                 "another name, or retry the job from this step"
             ) from error
+
+
+def _custom(wanted: Any, value: Any) -> Any:
+    """Values of types that msgspec does not know; ``object`` takes any value as it is."""
+    return value if wanted is object else from_json(wanted, value)
 
 
 _known: "WeakKeyDictionary[Any, StepFunction]" = WeakKeyDictionary()
