@@ -6,10 +6,11 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from forge_jobs import BadArguments, Forge
+from forge_jobs import BadArguments, Context, Forge, JobStatus, testing
 
 
 @pytest.fixture
@@ -84,3 +85,30 @@ def test_the_refusal_the_readme_mentions(forge: Forge) -> None:
 
     with pytest.raises(BadArguments, match="argument 'name' must be str"):
         greet.enqueue(42)  # type: ignore[arg-type]
+
+
+def test_the_workflow_runs_as_it_says(readme: str) -> None:
+    found = re.search(
+        r"^```python\n(@forge\.task\(queue=\"orders\"\).*?)^```$", readme, re.M | re.S
+    )
+    assert found is not None
+    forge = Forge("memory://")
+    charges: list[int] = []
+
+    async def charge_card(order: int) -> str:
+        charges.append(order)
+        return f"ch_{order}"
+
+    names: dict[str, Any] = {"forge": forge, "Context": Context, "charge_card": charge_card}
+    exec(found.group(1), names)  # noqa: S102  (the text is ours)
+    job = names["fulfil"].enqueue(42)
+    with testing.frozen(forge) as time:
+        forge.drain().run()
+        time.advance("2h")
+        forge.drain().run()
+        assert job.refresh().status is JobStatus.SUSPENDED
+        forge.send("paid", {"cents": 5}, key=42)
+        forge.drain().run()
+    assert job.result(timeout=1) == "ch_42 {'cents': 5}"
+    assert charges == [42]
+    forge.close()

@@ -93,6 +93,23 @@ async def test_u1_hooks_around_a_run_do_not_hide_the_user_s_frames(forge: Forge)
     check((await failed_once(forge, "fails")).traceback)
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_u1_the_frames_between_a_handler_and_its_step_are_left_out(
+    forge: Forge, is_async: bool
+) -> None:
+    async def fetch(name: str) -> int:
+        return read_entry(name)
+
+    @forge.task(kind="step", max_attempts=1)
+    async def work(ctx: Context) -> None:
+        await ctx.step("read", fetch if is_async else read_entry, "missing")
+
+    job = await failed_once(forge, work.kind)
+    text = check(job.errors[0].traceback)
+    files = {line.split('"')[1] for line in text.splitlines() if line.lstrip().startswith("File ")}
+    assert files == {__file__}
+
+
 @pytest.mark.parametrize("outcome", [Dead, Failed])
 async def test_u1_an_outcome_raised_from_an_exception_shows_its_cause(
     forge: Forge, outcome: type[Dead] | type[Failed]

@@ -45,6 +45,14 @@ Ada: thank you for 2 items
 warehouse: pack ink
 warehouse: pack pen
 """,
+    "steps.py": """\
+draft on queues, approved by Ada
+looks: 3
+['car-7 cancelled', 'flight-7 cancelled']
+loaded: 60
+stored once each: True
+take an umbrella
+""",
     "cpu.py": """\
 1229 primes, in another process: True
 the event loop was free: True

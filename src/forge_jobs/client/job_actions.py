@@ -12,7 +12,7 @@ from forge_jobs.store.store import Store
 
 _APPLIES_TO: Final[Mapping[BulkAction, tuple[JobStatus, ...]]] = {
     BulkAction.RETRY: RETRYABLE,
-    BulkAction.RUN_NOW: (JobStatus.SCHEDULED, JobStatus.FAILED),
+    BulkAction.RUN_NOW: (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.SUSPENDED),
     BulkAction.RESCHEDULE: WAITING,
 }
 

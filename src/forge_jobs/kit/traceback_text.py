@@ -3,7 +3,8 @@
 It has the layout of the interpreter's own tracebacks: frames with their source lines, chained
 causes, members of exception groups, notes. It never holds the value of a variable, and secrets in
 messages and source lines are redacted. The outermost frames, those of this package that called the
-handler, are left out: the first frame is the user's.
+handler, are left out: the first frame is the user's. So are those between a handler and the
+function of one of its steps.
 """
 
 import asyncio
@@ -35,6 +36,10 @@ _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CALLERS: Final = tuple(
     os.path.join(_PACKAGE, room) + os.sep
     for room in ("app", "backends", "client", "core", "engine", "kit", "pull", "store", "testing")
+)
+_STEPS: Final = (
+    os.path.join(_PACKAGE, "engine", "steps") + os.sep,
+    os.path.join(_PACKAGE, "kit", "call_threads.py"),
 )
 _EVENT_LOOP: Final = os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep
 # A message must not move the cursor of the terminal that shows it.
@@ -203,7 +208,18 @@ def _frames(traceback: TracebackType | None) -> list[_Frame]:
         elif not code.co_filename.startswith(_EVENT_LOOP):
             is_leading = False
         traceback = traceback.tb_next
-    return frames[first_foreign:]
+    return _without_steps(frames[first_foreign:])
+
+
+def _without_steps(frames: list[_Frame]) -> list[_Frame]:
+    """The frames without those between a handler and the function of its step."""
+    foreign = [n for n, frame in enumerate(frames) if not _is_of_step(frame)]
+    last = foreign[-1] if foreign else 0
+    return [frame for n, frame in enumerate(frames) if n > last or not _is_of_step(frame)]
+
+
+def _is_of_step(frame: _Frame) -> bool:
+    return frame.code.co_filename.startswith(_STEPS)
 
 
 def _marks(frame: _Frame, source: str) -> str:
