@@ -31,12 +31,12 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
     seen = Statements()
     made = Tx.__init__
 
-    def spying(self: Tx, execute: Any, *rest: Any) -> None:
+    def spying(self: Tx, execute: Any, *rest: Any, **more: Any) -> None:
         def told(statement: str, *values: Any) -> Any:
             seen.texts.append(statement)
             return execute(statement, *values)
 
-        made(self, told, *rest)
+        made(self, told, *rest, **more)
 
     monkeypatch.setattr(Tx, "__init__", spying)
     return seen

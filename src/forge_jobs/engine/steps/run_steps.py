@@ -72,6 +72,7 @@ class RunSteps:
         self.handler_side: HandlerSteps | None = None
         self.failed_runs = 0 if claimed is None else claimed.failed_runs
         self.has_stored = False
+        self._has_sent = False
         self.parked: Parked | None = None
         self.parked_at = ""
         self.retry_delay: tuple[str, float] | None = None
@@ -93,8 +94,9 @@ class RunSteps:
 
     @property
     def progress(self) -> StepProgress | None:
-        """What a finish must know; None while the job has no stored steps."""
-        if not (self._had_history or self.has_stored):
+        """What a finish must know; None while the job can have no stored steps. A step whose answer
+        the run did not wait for counts: it is written before the finish, or never."""
+        if not (self._had_history or self._has_sent or self.has_stored):
             return None
         retry = self.run.handler.retry
         return StepProgress(self.has_stored, MAX_FAILED_RUNS if retry is None else retry.total)
@@ -269,6 +271,7 @@ class RunSteps:
                 reply.set_result(answer)
 
         self.check_running()
+        self._has_sent = True
         self.around.buffer.add(sent, on_answer)
         return await reply
 
