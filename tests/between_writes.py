@@ -20,7 +20,7 @@ from forge_jobs.backends.postgres.connection import address
 
 _INSIDE = (
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forge-jobs' "
-    "AND state IN ('active', 'idle in transaction')"
+    "AND state IN ('active', 'idle in transaction') AND position($1 IN query) > 0"
 )
 
 
@@ -60,13 +60,14 @@ def _sqlite(url: str) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _postgres(url: str) -> Iterator[Callable[[], bool]]:
-    """Whether any session of ours is inside a transaction."""
-    dsn = address.parse(url).dsn
+    """Whether any session of ours is inside a transaction in this schema. Other tests of this
+    process use the same server."""
+    parsed = address.parse(url)
 
     async def inside() -> int:
-        connection = await asyncpg.connect(dsn)
+        connection = await asyncpg.connect(parsed.dsn)
         try:
-            return await connection.fetchval(_INSIDE)
+            return await connection.fetchval(_INSIDE, parsed.schema)
         finally:
             await connection.close()
 

@@ -1,6 +1,7 @@
 """What holds for every test: a clean environment, repeatable examples, nothing left running."""
 
 import faulthandler
+import logging
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
+from forge_jobs.kit import log
 from tests.dispositions import restore
 from tests.postgres.schemas import schemas
 from tests.postgres.server import oldest_postgres, postgres
@@ -62,6 +64,20 @@ def _own_config_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config-home")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """A command that runs in this process configures logging: not for the tests after it."""
+    root, ours = logging.getLogger(), logging.getLogger("forge_jobs")
+    levels, was_configured = (root.level, ours.level), log.is_configured()
+    yield
+    if log.is_configured() and not was_configured:
+        for handler in [one for one in root.handlers if type(one).__module__ == log.__name__]:
+            root.removeHandler(handler)
+        logging.captureWarnings(False)
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -25,12 +25,13 @@ RARE_JOBS = 5
 HISTOGRAM = '{"sum_s":1.5,"buckets":{"80":3,"82":2,"85":1,"90":1}}'
 
 # Of a thousand jobs in a row: 700 done, 90 pending, 70 scheduled, 60 dead, 40 cancelled, 30 failed,
-# 9 held, 1 running.
+# 8 held, 1 suspended until a deadline, 1 running.
 STATE = (
     "CASE WHEN i % 1000 < 700 THEN 'done' WHEN i % 1000 < 790 THEN 'pending'"
     " WHEN i % 1000 < 860 THEN 'scheduled' WHEN i % 1000 < 920 THEN 'dead'"
     " WHEN i % 1000 < 960 THEN 'cancelled' WHEN i % 1000 < 990 THEN 'failed'"
-    " WHEN i % 1000 < 999 THEN 'held' ELSE 'running' END"
+    " WHEN i % 1000 < 998 THEN 'held'"
+    " WHEN i % 1000 < 999 THEN 'suspended' ELSE 'running' END"
 )
 KIND = f"CASE WHEN i <= {RARE_JOBS} THEN '{RARE}' ELSE 'kind_' || (i % {KINDS}) END"
 QUEUE = f"'queue_' || (i % {KINDS} % {QUEUES})"
@@ -45,16 +46,16 @@ INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, attempts, max
     enqueued_at, owner, exchange, started_at, finished_at, due_at, claimable, options,
     last_error, indexed_status, dedupe_key, bucket, payload)
 SELECT i, s, {QUEUE}, {KIND}, i % 3,
-    CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} ELSE at END,
+    CASE WHEN s IN ('scheduled', 'failed', 'suspended') THEN at + 30 * {WEEK} ELSE at END,
     s IN ('done', 'dead', 'failed', 'running'), 5, at,
     CASE WHEN s = 'running' THEN 1 END, CASE WHEN s = 'running' THEN 1 END,
     CASE WHEN s IN ('done', 'dead', 'failed', 'running') THEN at + 1000 END,
     CASE WHEN s IN ('done', 'dead', 'cancelled') THEN at + 5000 END,
-    CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} END,
+    CASE WHEN s IN ('scheduled', 'failed', 'suspended') THEN at + 30 * {WEEK} END,
     CASE WHEN s = 'pending' THEN 1 END,
     CASE WHEN i <= {RARE_JOBS} THEN '{{"tags":["{RARE}"]}}'
          WHEN i % 10 < 3 THEN '{{"tags":["tag_' || (i % 7) || '","batch"]}}' END,
-    {ERROR}, CASE WHEN s IN ('failed', 'held', 'dead', 'cancelled') THEN s END,
+    {ERROR}, CASE WHEN s IN ('failed', 'held', 'suspended', 'dead', 'cancelled') THEN s END,
     CASE WHEN i % 10 = 0 THEN 'key-' || i END, CASE WHEN s = 'held' THEN 'key:crowd' END,
     CAST('{{"number":' || i || ',"to":"somebody@example.org"}}' AS BLOB)
 FROM (SELECT i, {STATE} AS s, :now - (:rows - i) * ({WEEK} / :rows) AS at FROM n)
@@ -73,7 +74,7 @@ INSERT INTO forge.{{table}} (id, status, queue, kind, priority, run_at, attempts
     enqueued_at, owner, exchange, started_at, finished_at, tags, last_error, dedupe_key,
     limit_bucket, payload)
 SELECT i, s, {QUEUE}, {KIND}, i % 3,
-    CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} ELSE at END,
+    CASE WHEN s IN ('scheduled', 'failed', 'suspended') THEN at + 30 * {WEEK} ELSE at END,
     (s IN ('done', 'dead', 'failed', 'running'))::int, 5, at,
     CASE WHEN s = 'running' THEN 1 END, CASE WHEN s = 'running' THEN 1 END,
     CASE WHEN s IN ('done', 'dead', 'failed', 'running') THEN at + 1000 END,
