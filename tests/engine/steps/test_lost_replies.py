@@ -7,6 +7,7 @@ import pytest
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import Invalid, Unavailable, Unknown
+from forge_jobs.core.retry import Retry
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.running.context import Context
 from forge_jobs.store.jobs import Exchange
@@ -195,3 +196,32 @@ async def test_a_timed_out_run_gives_its_attempt_back_if_it_stored_a_step(store:
         record = await rig.reaches(job_id, JobStatus.FAILED)
         assert record.failed_runs == 1
         assert record.attempts == 0
+
+
+async def test_a_step_that_a_failed_run_did_not_wait_for_is_used_by_the_next(store: Store) -> None:
+    """Its reply is lost until the run has ended: the finish must say all the same that the job has
+    steps."""
+    faulty = FaultyStore(store)
+    rig = Rig(faulty)  # type: ignore[arg-type]
+    calls: Calls = []
+    ended = False
+    faulty.jobs.after = lambda request, *rest: (
+        Unknown("reply lost") if request.steps and not ended else None
+    )
+
+    async def once() -> int:
+        calls.append(1)
+        return len(calls)
+
+    async def work(ctx: Context, payload: Any) -> int:
+        nonlocal ended
+        try:
+            async with asyncio.timeout(0.2):
+                return await ctx.step("once", once)
+        finally:
+            ended = True
+
+    rig.on("work", work, retry=Retry(delays=["10ms"]))
+    async with rig.working():
+        record = await rig.reaches(await rig.add("work", max_attempts=3))
+    assert (record.status, record.result, calls) == (JobStatus.DONE, b"1", [1])
