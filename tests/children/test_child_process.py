@@ -193,10 +193,12 @@ async def test_no_zombies_threads_or_descriptors_are_left() -> None:
     await once()
     gc.collect()
     before = len(os.listdir("/dev/fd"))
-    for _ in range(10):
+    runs = 10
+    for _ in range(runs):
         await once()
     gc.collect()
-    assert len(os.listdir("/dev/fd")) <= before
+    # A thread of an earlier test may open one meanwhile; a leak opens at least one with each run.
+    assert len(os.listdir("/dev/fd")) < before + runs
     assert not set(pids) & {child.pid for child in psutil.Process().children()}
 
 
