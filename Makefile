@@ -8,10 +8,11 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --quiet --quiet --require-hashes -r
 
 # make setup PYTHON=python3.12 chooses the interpreter; make test T="tests/core -x" narrows the run.
-# Tests run in three processes, file by file, because many of them wait; SIDE_BY_SIDE=0 runs them in one.
+# Tests run in four processes, file by file, because many of them wait; SIDE_BY_SIDE=0 runs them in one.
 PYTHON ?=
 T ?=
-SIDE_BY_SIDE ?= 3
+SIDE_BY_SIDE ?= 4
+SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 # A few failed tests get a second look, alone (docs/decisions/0090); SECOND_LOOK=0 leaves it out.
 SECOND_LOOK ?= 1
 VERSIONS ?=
@@ -35,10 +36,10 @@ demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on
 
 test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
-	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) -n $(SIDE_BY_SIDE) --dist loadfile $(T)
+	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) $(SPREAD) $(T)
 
 matrix: setup ## The tests on Postgres 13 to 18 and Python 3.11 to 3.13 (VERSIONS="13 3.12" narrows it)
-	@$(PY) -m scripts.matrix $(VERSIONS) -- -n $(SIDE_BY_SIDE) --dist loadfile
+	@$(PY) -m scripts.matrix $(VERSIONS) -- $(SPREAD)
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
 	@echo "Checking lint rules and format (ruff) ..."

@@ -3,6 +3,7 @@
 import faulthandler
 import logging
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -39,6 +40,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     stderr = item.config.stash[fault_handler_stderr_fd_key]
     faulthandler.dump_traceback_later(400, file=stderr, exit=True)
     return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with the most slow tests first: with ``--no-loadscope-reorder`` the test processes take
+    files in this order, and none of them begins a long file when the others have ended."""
+    slow = Counter(item.path for item in items if _is_slow(item))
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (-slow[item.path], -sizes[item.path]))
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("slow", "processes"))
 
 
 _lost: list[object] = []
