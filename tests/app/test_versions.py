@@ -37,6 +37,7 @@ async def until(check: Callable[[], Awaitable[bool]], *, within_s: float = WAIT_
 async def test_u4_a_new_optional_argument_waits_for_a_new_worker(
     shared_url: str, form: str
 ) -> None:
+    """Also row 58 of the parity page (P58)."""
     async with Forge(shared_url) as old, Forge(shared_url) as new:
         got: list[tuple[str, str]] = []
         if form == "async def":
