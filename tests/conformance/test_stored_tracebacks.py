@@ -38,7 +38,7 @@ async def _stored(store: Store, url: str) -> int:
         return sum(map(len, store._storage.tables.tracebacks.values()))
     if isinstance(store, PostgresStore):
         table = f'"{store._server.address.schema}".job_tracebacks'
-        return (await store._server.ask(f"SELECT count(*) FROM {table}"))[0][0]  # noqa: S608
+        return (await store._server.ask(f"SELECT count(*) FROM {table}"))[0][0]
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as outside:
         return outside.execute("SELECT count(*) FROM forge_tracebacks").fetchone()[0]
 
