@@ -310,8 +310,7 @@ class Pool:
                 await own.closer.aclose()
 
     async def _close_connections(self, own: LoopConnections) -> None:
-        """Close them one after the other; those that are left when that is cancelled, because it
-        took too long, are terminated."""
+        """Close them one after the other; those left when it is cancelled are terminated."""
         left: list[Driver] = []
         try:
             await self._end_lending(own)
