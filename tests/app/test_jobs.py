@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -67,12 +67,16 @@ def test_u16_jobs_are_listed_and_counted(forge: Forge, tasks: dict[str, Any]) ->
 async def test_u16_listing_from_coroutines_decodes_results(
     forge: Forge, tasks: dict[str, Any]
 ) -> None:
-    await tasks["send"].aenqueue("a@b.c")
+    @forge.task
+    async def day() -> date:
+        return date(2026, 1, 2)
+
+    await day.aenqueue()
     await tasks["encode"].aenqueue("a.mp4")
     await forge.drain()
     found = [job async for job in forge.jobs()]
     assert [job.status for job in found] == ["dead", "done"]
-    assert await found[1].aresult(timeout=0) == 5
+    assert await found[1].aresult(timeout=0) == date(2026, 1, 2), "not the text that is stored"
     assert all(job.ended for job in found)
     assert await forge.jobs(status="dead").acount() == 1
 

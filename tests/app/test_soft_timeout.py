@@ -71,7 +71,8 @@ def test_single_jobs_differ_from_their_task(forge: Forge) -> None:
     with pytest.raises(BadOption, match="must be shorter"):
         job.using(timeout="30s").using(soft_timeout="30s")
     # A task that gets a soft timeout refuses no job that it took before.
-    assert job.using(timeout="5s").bind().timeout_s == 5.0
+    shorter = job.using(timeout="5s").bind()
+    assert (shorter.timeout_s, shorter.options) == (5.0, {"soft_timeout_s": 4.5})
 
 
 def test_a_task_without_one_keeps_the_short_paths(forge: Forge) -> None:

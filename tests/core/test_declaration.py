@@ -132,6 +132,27 @@ def test_u2_a_soft_timeout_is_compared_with_the_tasks_timeout() -> None:
     with_fields(TASK, {"options": {"soft_timeout_s": 40.0}, "timeout_s": 50.0})
 
 
+@pytest.mark.parametrize(
+    ("fields", "soft_s"),
+    [
+        ({"timeout_s": 5.0}, 4.5),
+        ({"timeout_s": 20.0}, 18.0),
+        ({"timeout_s": 21.0}, 20.0),
+        ({"timeout_s": None}, 20.0),
+        ({"timeout_s": 5.0, "options": {"other": 1}}, 4.5),
+        ({"timeout_s": 5.0, "options": {"soft_timeout_s": 3.0}}, 3.0),
+        ({"timeout_s": 5.0, "options": {"soft_timeout_s": None}}, None),
+    ],
+)
+def test_u2_a_shorter_timeout_leaves_time_after_the_tasks_soft_timeout(
+    fields: dict[str, Any], soft_s: float | None
+) -> None:
+    """The handler was stopped before its soft timeout, without the time to wrap up."""
+    job = with_fields(TASK, fields)
+    assert job.timeout_s == fields["timeout_s"]
+    assert (job.options or {})["soft_timeout_s"] == soft_s
+
+
 def claimed(job: NewJob) -> ClaimedJob:
     return ClaimedJob(
         1, 1, job.kind, job.queue, job.payload, 1, job.max_attempts, 0, 0,
@@ -148,6 +169,7 @@ def claimed(job: NewJob) -> ClaimedJob:
         ({"order": LaneOrder.NONE}, {"lane": None, "order": LaneOrder.NONE}),
         # Below the task's timeout by what the producer could not know.
         ({"options": {"soft_timeout_s": 60.0}}, {"options": {"soft_timeout_s": 60.0}}),
+        ({"timeout_s": 5.0}, {"timeout_s": 5.0, "options": {"soft_timeout_s": 4.5}}),
     ],
 )
 def test_u2_a_job_is_completed(fields: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -163,7 +185,7 @@ def test_u2_what_a_hook_or_schedule_added_stays() -> None:
     assert (made.tags, made.priority) == (("billing", "cron:x"), 3)
 
 
-@pytest.mark.parametrize("mark", [None, 7, "x", {"a": 1}, [3, "tags"]])
+@pytest.mark.parametrize("mark", [None, 7, "max_attempts", {"max_attempts": 1}, [3, "tags"]])
 def test_u2_a_damaged_mark_is_read_as_empty(mark: object) -> None:
     job = claimed(NewJob(kind="charge", queue="q", options={"undeclared": mark}))
     assert completed(TASK, job).max_attempts == 1

@@ -106,6 +106,8 @@ async def test_u2_what_the_producer_gave_comes_first(
     assert record.result == (b"true" if has_deadline else b"false")
     if given == {"soft_timeout": None}:
         assert record.options == {"soft_timeout_s": None}
+    if given == {"timeout": "5s"}:
+        assert record.options == {"soft_timeout_s": 4.5}, "time is left to wrap up"
     await app.aclose()
 
 

@@ -60,6 +60,73 @@ async def test_a_connection_that_fails_after_the_close_is_counted_once() -> None
     assert pool.count() == 0
 
 
+class _SlowToClose:
+    """A connection whose server does not confirm the close."""
+
+    def __init__(self) -> None:
+        self.closing = asyncio.Event()
+        self.ended = False
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        self.closing.set()
+        await asyncio.sleep(3_600)
+
+    def terminate(self) -> None:
+        self.ended = True
+
+    def is_closed(self) -> bool:
+        return self.ended
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_r3_a_close_that_is_cancelled_leaves_no_connection(number: int) -> None:
+    """Another event loop cancels it after two seconds. Of two idle connections the one whose turn
+    had not come stayed open, and was in no list any more."""
+    made: list[_SlowToClose] = []
+
+    async def connect() -> Driver:
+        made.append(_SlowToClose())
+        return made[-1]  # type: ignore[return-value]
+
+    pool = Pool(connect)
+    for driver in [(await pool.acquire())[0] for _ in range(number)]:
+        pool.release(driver)
+    closing = asyncio.create_task(pool.close())
+    await asyncio.wait(
+        [asyncio.create_task(one.closing.wait()) for one in made],
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert [driver.ended for driver in made] == [True] * number
+    assert pool.count() == 0
+
+
+class _Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+async def test_r3_an_exception_of_a_signal_handler_in_a_call_drops_its_connection(
+    store: PostgresStore,
+) -> None:
+    """It stayed in use for ever: its place was lost, and no close reached it."""
+    used: list[Driver] = []
+
+    async def work(link: Link) -> None:
+        used.append(link.driver)
+        await link.fetch("SELECT 1")
+        raise _Interrupt
+
+    before = store._server.pool.count()
+    for _ in range(PER_LOOP + 1):
+        with pytest.raises(_Interrupt):
+            await asyncio.wait_for(store._server.within(work), 30)
+    assert [driver.is_closed() for driver in used] == [True] * (PER_LOOP + 1)
+    assert store._server.pool.count() <= before
+    await store.now()
+
+
 def test_an_event_loop_that_ends_in_the_middle_of_enqueues_leaves_nothing(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,9 @@ from .payload import MAX_PAYLOAD_BYTES
 UNDECLARED: Final = "undeclared"
 UNROUTED: Final = "unrouted"
 NO_TIMEOUT: Final = "no_timeout"
+_SOFT: Final = "soft_timeout_s"
+# Of a caller's timeout that is not longer than the task's soft timeout.
+SOFT_SHARE: Final = 0.9
 
 # The fields of a NewJob that a task can declare. Its queue is published apart (``store.queues``),
 # limit key and track follow from its limits.
@@ -115,7 +118,8 @@ def _misfit(arguments: ArgumentNames, given: Mapping[str, Any]) -> str:
 def with_fields(template: NewJob, fields: Mapping[str, Any], *, where: str = "job") -> NewJob:
     """A job like ``template``, with the checked fields that the caller gives on top.
 
-    Rare options are merged one by one. BadOption for a soft timeout that is never reached.
+    Rare options are merged one by one. BadOption for a soft timeout that is never reached; that of
+    the task is shortened if the caller gives a timeout that leaves no time after it.
     """
     if not fields:
         return template
@@ -123,6 +127,8 @@ def with_fields(template: NewJob, fields: Mapping[str, Any], *, where: str = "jo
     options = merge_options(template.options, own)
     if template.timeout_s is not None and "timeout_s" in fields and fields["timeout_s"] is None:
         options = {**(options or {}), NO_TIMEOUT: True}
+    if own is None or _SOFT not in own:
+        options = _shortened(options, fields.get("timeout_s"))
     changed = dict(fields)
     if options is not None:
         changed["options"] = options
@@ -140,12 +146,22 @@ def check_soft_timeout(
     timeout_s: float | None, options: Mapping[str, Any] | None, *, where: str
 ) -> None:
     """BadOption for a soft timeout that is never reached because the timeout ends the run first."""
-    soft_s = None if options is None else options.get("soft_timeout_s")
+    soft_s = None if options is None else options.get(_SOFT)
     if soft_s is not None and timeout_s is not None and soft_s >= timeout_s:
         raise BadOption(
             f"{where}: soft_timeout= ({soft_s:g} s) must be shorter than timeout= ({timeout_s:g} s)"
             ", which stops the handler: shorten soft_timeout= or lengthen timeout="
         )
+
+
+def _shortened(
+    options: Mapping[str, Any] | None, timeout_s: float | None
+) -> Mapping[str, Any] | None:
+    """The task's rare options for a job whose caller gives this timeout."""
+    soft_s = None if options is None else options.get(_SOFT)
+    if options is None or soft_s is None or timeout_s is None or soft_s < timeout_s:
+        return options
+    return {**options, _SOFT: SOFT_SHARE * timeout_s}
 
 
 def own_or_default_timeout_s(

@@ -239,9 +239,9 @@ class TestRoute:
         for _ in range(40):
             await enqueue(store, options=UNROUTED)
         done = 0
-        while done < 40:
-            done += sum(
-                await asyncio.gather(*(store.jobs.route(QUEUES, limit=10) for _ in range(4)))
-            )
+        while moved := sum(
+            await asyncio.gather(*(store.jobs.route(QUEUES, limit=10) for _ in range(4)))
+        ):
+            done += moved
         assert done == 40
         assert await _counts(store) == {("right", JobStatus.SCHEDULED): 40}

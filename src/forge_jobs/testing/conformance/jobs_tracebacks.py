@@ -6,7 +6,7 @@ from forge_jobs.core.job import ERRORS_KEPT
 from forge_jobs.core.outcome import AnyOutcome, Crashed, Dead, Done, Failed
 from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.jobs import Note, Retention, Verdict
+from forge_jobs.store.jobs import Note, Verdict
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
@@ -118,19 +118,6 @@ class TestTracebacks:
         assert [[e.traceback for e in errors] for errors in found] == [
             [f"t{jobs[0].key}"], [f"t{jobs[1].key}"], [],
         ]  # fmt: skip
-
-    @pytest.mark.parametrize("way", ["delete", "purge"])
-    async def test_u1_a_deleted_job_takes_its_tracebacks_along(
-        self, store: Store, worker: Process, clock: MovableClock, way: str
-    ) -> None:
-        answer = await enqueue(store)
-        await worker.finish(await worker.claim_one(), _with("gone", Dead("a")))
-        clock.advance(60)
-        if way == "delete":
-            await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
-        else:
-            await store.jobs.purge(Retention(dead_s=1.0), limit=10)
-        assert await store.jobs.get(answer.id) is None
 
 
 @pytest.mark.asyncio

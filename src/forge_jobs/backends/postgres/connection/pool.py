@@ -310,9 +310,18 @@ class Pool:
                 await own.closer.aclose()
 
     async def _close_connections(self, own: LoopConnections) -> None:
-        await self._end_lending(own)
-        for driver in self._remove(own):
-            await close(driver)
+        """Close them one after the other; those left when it is cancelled are terminated."""
+        left: list[Driver] = []
+        try:
+            await self._end_lending(own)
+            left = self._remove(own)
+            while left:
+                await close(left[-1])
+                left.pop()
+        except BaseException:
+            for driver in (*left, *self._remove(own)):
+                driver.terminate()
+            raise
         for eviction in list(own.evictions):
             eviction.start()
             if eviction.task is not None:

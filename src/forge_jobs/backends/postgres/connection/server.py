@@ -156,10 +156,8 @@ class Server:
             await transaction.start()
             try:
                 answer = await work(link)
-            except BaseException as error:
-                if not error_mapping.is_lost(error) and not isinstance(
-                    error, asyncio.CancelledError
-                ):
+            except Exception as error:
+                if not error_mapping.is_lost(error):
                     await transaction.rollback()
                 raise
             link.may_have_committed = writes
@@ -183,9 +181,6 @@ class Server:
                 finally:
                     # Before the release: afterwards another call may use the connection.
                     limit.cancel()
-            except asyncio.CancelledError:
-                self.pool.release(link.driver, broken=True)
-                raise
             except Exception as raised:
                 error = TimeoutError() if link.timed_out else raised
                 lost = error_mapping.is_lost(error)
@@ -206,6 +201,13 @@ class Server:
                     location=self.address.location,
                     may_have_committed=link.may_have_committed,
                 ) from error
+            except GeneratorExit:
+                # The event loop was closed while this call ran: the pool ends what that loop had.
+                raise
+            except BaseException:
+                # Cancelled, or a signal handler raised here: nobody reads the reply.
+                self.pool.release(link.driver, broken=True)
+                raise
             self.pool.release(link.driver)
             return answer
         raise AssertionError("the last try returns or raises")
