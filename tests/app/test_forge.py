@@ -309,6 +309,17 @@ def test_u15e_drain_has_a_way_for_synchronous_code(forge: Forge) -> None:
     assert forge.drain().run().ran == 0
 
 
+def test_an_error_in_a_synchronous_drain_is_that_of_the_handler_alone(forge: Forge) -> None:
+    @forge.task
+    async def fail() -> None:
+        raise ConnectionError("no answer")
+
+    job = fail.enqueue()
+    assert forge.drain().run().failed == 1
+    assert job.refresh().error == "ConnectionError: no answer"
+    assert "event loop" not in (job.traceback or "")
+
+
 async def test_u15e_drain_has_an_async_twin_and_may_still_be_awaited(forge: Forge) -> None:
     @forge.task
     async def nothing() -> None: ...

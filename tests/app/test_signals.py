@@ -182,6 +182,30 @@ async def test_u17_a_cancel_of_the_users_own_is_not_swallowed() -> None:
     await forge.aclose()
 
 
+def test_a_handler_in_forge_run_sees_no_error_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""
+            import os, signal, sys
+            from forge_jobs import Forge
+
+            forge = Forge("memory://")
+
+            @forge.task
+            async def look() -> None:
+                print("handled:", sys.exc_info()[1], flush=True)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+            look.enqueue()
+            forge.run()
+        """)
+    )
+    answer = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert answer.stdout == "handled: None\n", answer.stderr
+
+
 def test_u17_only_the_main_thread_has_signals() -> None:
     forge = Forge("memory://")
     errors: list[BaseException] = []

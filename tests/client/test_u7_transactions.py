@@ -307,3 +307,11 @@ def test_u7_a_silent_connection_on_memory_is_stored_at_once(
 def test_u7_other_objects_are_refused_with_what_is_allowed(orders: Orders) -> None:
     with pytest.raises(BadOption, match=r"tx=object cannot be joined: .*SQLAlchemy"):
         orders.receipt.using(tx=object()).enqueue(order="bread")
+
+
+def test_a_django_connection_is_refused_with_what_to_pass_instead(tmp_path: Path) -> None:
+    from django.db import connection  # a proxy; it needs no settings to be refused
+
+    orders = Orders(f"sqlite:///{tmp_path}/jobs.db")
+    with pytest.raises(BadOption, match=r"connection\.connection, inside transaction\.atomic"):
+        orders.receipt.using(tx=connection).enqueue(order="bread")

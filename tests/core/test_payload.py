@@ -104,6 +104,12 @@ def test_the_limit_names_sizes_and_the_remedy() -> None:
     assert payload.encode("x" * 48, limit=50)
 
 
+def test_the_remedy_names_payload_limit_only_where_it_helps() -> None:
+    with pytest.raises(PayloadTooLarge, match="store the data elsewhere") as caught:
+        payload.encode("x" * 100, limit=50, what="result", fixed_limit=True)
+    assert "payload_limit" not in str(caught.value)
+
+
 def test_bytes_count_not_characters() -> None:
     with pytest.raises(PayloadTooLarge):
         payload.encode("é" * 30, limit=50)

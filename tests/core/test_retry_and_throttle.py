@@ -43,6 +43,22 @@ def test_only_and_never() -> None:
     assert Retry().allows(ValueError())
 
 
+def test_one_class_and_a_list_of_classes_are_as_good_as_a_tuple() -> None:
+    retry = Retry(only=[OSError, ValueError], never=FileNotFoundError)
+    assert retry.allows(ConnectionError())
+    assert retry.allows(ValueError())
+    assert not retry.allows(FileNotFoundError())
+    assert not retry.allows(KeyError())
+
+
+@pytest.mark.parametrize("wrong", ["OSError", 3, ["OSError"], [OSError()], int])
+def test_what_is_no_exception_class_is_refused_when_declared(wrong: object) -> None:
+    with pytest.raises(BadOption, match=r"Retry\(only=.*exception classes"):
+        Retry(only=wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match=r"Retry\(never=.*exception classes"):
+        Retry(never=wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("options", [{"jitter": -0.1}, {"jitter": 1.1}, {"base": "2h"}])
 def test_nonsense_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(BadOption, match="Retry"):

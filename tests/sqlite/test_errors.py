@@ -11,7 +11,15 @@ import pytest
 from forge_jobs.backends.sqlite.os.database_file import file_system, is_network
 from forge_jobs.backends.sqlite.schema import COMPATIBLE, WANTED
 from forge_jobs.backends.sqlite.store import SqliteStore
-from forge_jobs.core.errors import Closed, Corrupt, Full, NotWritable, SchemaMismatch, Unavailable
+from forge_jobs.core.errors import (
+    Closed,
+    Corrupt,
+    Full,
+    NotWritable,
+    SchemaMismatch,
+    StoreReplaced,
+    Unavailable,
+)
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess
@@ -237,6 +245,38 @@ async def test_the_doctor_finds_what_is_wrong(store: SqliteStore, path: Path) ->
     old = sqlite3.sqlite_version_info < (3, 51, 3)
     assert findings["sqlite"].severity is (Severity.WARNING if old else Severity.OK)
     assert (await SqliteStore(path.parent / "none.db").maintenance.examine())[-1].cure
+
+
+async def test_drop_keeps_the_tables_of_others(path: Path) -> None:
+    user = sqlite3.connect(path)
+    user.executescript("CREATE TABLE orders (item TEXT); INSERT INTO orders VALUES ('book')")
+    store = SqliteStore(path)
+    await store.open()
+    for _ in range(2):
+        with user:
+            store.enqueue_in(user, [A_JOB])
+        assert await jobs_in(store) == 1, "the user's connection writes to the file that is there"
+        await store.maintenance.drop()
+        assert user.execute("SELECT item FROM orders").fetchall() == [("book",)]
+        tables = user.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'forge%'")
+        assert tables.fetchall() == []
+        await store.open()
+        assert await jobs_in(store) == 0
+    await store.close()
+    user.close()
+
+
+async def test_a_users_connection_to_a_dropped_file_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    user = sqlite3.connect(path)
+    user.execute("SELECT count(*) FROM forge_jobs").fetchone()
+    await store.maintenance.drop()
+    await store.open()
+    with pytest.raises(StoreReplaced, match="tx= is connected to a file that was removed"), user:
+        store.enqueue_in(user, [A_JOB])
+    user.close()
+    await store.close()
 
 
 async def test_drop_leaves_nothing(path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
 from forge_jobs.core.errors import Refused
+from forge_jobs.kit.running_loop import has_running_loop
 
 if TYPE_CHECKING:
     from forge_jobs.engine.drain import DrainReport
@@ -27,15 +28,13 @@ class PendingDrain(Coroutine[Any, Any, "DrainReport"]):
 
         Refused on a thread whose event loop is running: it would wait for itself.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._work)
-        self._work.close()
-        raise Refused(
-            "forge.drain().run() would block the event loop of this thread: "
-            "write `await forge.adrain()` instead"
-        )
+        if has_running_loop():
+            self._work.close()
+            raise Refused(
+                "forge.drain().run() would block the event loop of this thread: "
+                "write `await forge.adrain()` instead"
+            )
+        return asyncio.run(self._work)
 
     def __await__(self) -> "Generator[Any, Any, DrainReport]":
         return self._work.__await__()

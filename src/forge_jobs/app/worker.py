@@ -18,6 +18,7 @@ from forge_jobs.engine.requests.job_requests import JobRequests
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
+from forge_jobs.kit.running_loop import has_running_loop
 
 from .worker_signals import WorkerSignals
 
@@ -190,15 +191,12 @@ def run_worker(worker: EmbeddedWorker, close: Callable[[], Awaitable[None]]) -> 
         finally:
             await close()
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(serve())
-        return
-    raise Refused(
-        "forge.run() would block the event loop of this thread: "
-        "use `async with forge.worker(signals=True)` instead"
-    )
+    if has_running_loop():
+        raise Refused(
+            "forge.run() would block the event loop of this thread: "
+            "use `async with forge.worker(signals=True)` instead"
+        )
+    asyncio.run(serve())
 
 
 def served_queues(

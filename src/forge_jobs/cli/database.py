@@ -80,6 +80,8 @@ def status(url: Url = None, as_json: AsJson = False) -> None:
 def drop(force: Force = False, url: Url = None, as_json: AsJson = False) -> None:
     """Remove the database and every job in it. Needs --force.
 
+    Tables of the application in the same database stay.
+
     \b
     Example:
       forge db drop --force
@@ -100,6 +102,8 @@ def drop(force: Force = False, url: Url = None, as_json: AsJson = False) -> None
 @app.command()
 def reset(force: Force = False, url: Url = None, as_json: AsJson = False) -> None:
     """Remove the database with every job in it and create an empty one. Needs --force.
+
+    Tables of the application in the same database stay.
 
     \b
     Example:

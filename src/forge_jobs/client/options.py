@@ -29,7 +29,8 @@ MAX_PAYLOAD_LIMIT = 64 << 20
 class JobOptions(TypedDict, total=False):
     """The options of single jobs: ``task.using(...)`` and ``forge.enqueue(kind, payload, ...)``.
 
-    ``delay``: start that much later. ``run_at`` (or ``at``): start at that aware datetime.
+    ``delay``: start that much later. ``run_at`` (or ``at``): start at that aware datetime, at once
+    if it has passed.
     ``priority``: lower starts first, default 0. ``queue``: another queue than the task's.
     ``max_attempts``: attempts before the job is dead. ``timeout``: limit of one run; None = none.
     ``soft_timeout``: so long into a run ``ctx.soft_timeout_reached`` becomes true; None = never.
@@ -69,10 +70,11 @@ class TaskOptions(TypedDict, total=False):
     ``soft_timeout``: a shorter one, after which the handler should wrap up.
     ``retry``: a ``Retry`` with the waits between attempts and the errors that are retried.
     ``scopes``: external resources that throttle; a closed one holds back all their tasks.
-    ``on_dead``: a task that gets a ``DeadJob`` in the transaction in which a job dies.
-    ``cpu=True``: runs in a child process that is killed on timeout and cancel.
-    ``payload_limit``: largest arguments in bytes. ``priority``, ``tags``, ``lane``, ``order``:
-    defaults for its jobs, see ``JobOptions``.
+    ``on_dead``: a task that is enqueued in the transaction in which a job dies; its one argument,
+    named ``job``, is a ``DeadJob``. ``cpu=True``: a ``def`` at the top level of a module that runs
+    in a child process, which is killed on timeout and cancel.
+    ``payload_limit``: largest arguments in bytes, up to 64 MiB.
+    ``priority``, ``tags``, ``lane``, ``order``: defaults for its jobs, see ``JobOptions``.
     ``concurrency``: how many jobs run at once, over all processes; with ``per="args.host"`` for
     each value of that argument. ``rate``: how often jobs start, for example "50/m".
     """

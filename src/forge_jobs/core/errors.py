@@ -121,10 +121,13 @@ class PayloadTooLarge(BadPayload):
 
     code = "payload_too_large"
 
-    def __init__(self, size: int, limit: int, *, what: str = "payload") -> None:
+    def __init__(
+        self, size: int, limit: int, *, what: str = "payload", fixed_limit: bool = False
+    ) -> None:
+        remedy = "" if fixed_limit else ", or raise payload_limit on the task"
         super().__init__(
             f"{what} is {size:,} bytes and the limit is {limit:,}: store the data elsewhere and "
-            "pass a reference, or raise payload_limit on the task"
+            f"pass a reference{remedy}"
         )
         self.size = size
         self.limit = limit

@@ -25,7 +25,9 @@ def new_event(
     return NewEvent(
         name=event_name(name),
         key=event_key(key),
-        payload=payload.encode(value, limit=payload.MAX_RESULT_BYTES, what=f"{what}: the payload"),
+        payload=payload.encode(
+            value, limit=payload.MAX_RESULT_BYTES, what=f"{what}: the payload", fixed_limit=True
+        ),
         dedupe_key=None if dedupe_key is None else key_text("dedupe key", dedupe_key),
         keep_s=keep_s,
     )

@@ -62,7 +62,7 @@ class Throttled(JobOutcome):
     """An external rate limit was hit: try again later without spending an attempt.
 
     ``retry_after`` is used as given; without it the back-off of the queue decides. ``scope`` names
-    a scope declared on the task; without one the gate of the whole queue closes.
+    a scope declared on the task; without one, or with another, the gate of the whole queue closes.
     """
 
     def __init__(self, retry_after: Duration | None = None, scope: str | None = None) -> None:

@@ -18,20 +18,34 @@ MAX_RESULT_BYTES: Final = 256 << 10
 MAX_DEPTH: Final = 64
 
 
-def encode(value: object, *, limit: int = MAX_PAYLOAD_BYTES, what: str = "payload") -> bytes:
-    """JSON bytes of ``value``; BadPayload or PayloadTooLarge with a remedy."""
+def encode(
+    value: object,
+    *,
+    limit: int = MAX_PAYLOAD_BYTES,
+    what: str = "payload",
+    fixed_limit: bool = False,
+) -> bytes:
+    """JSON bytes of ``value``; BadPayload or PayloadTooLarge with a remedy. ``fixed_limit``: no
+    option of a task raises the limit."""
     try:
         data = _encoder.encode(value)
     except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
         raise BadPayload(f"{what} cannot be stored as JSON: {error}") from error
-    check(data, limit=limit, what=what, plain=value)
+    check(data, limit=limit, what=what, plain=value, fixed_limit=fixed_limit)
     return data
 
 
-def check(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES, what: str, plain: object = None) -> None:
+def check(
+    data: bytes,
+    *,
+    limit: int = MAX_PAYLOAD_BYTES,
+    what: str,
+    plain: object = None,
+    fixed_limit: bool = False,
+) -> None:
     """Refuse JSON bytes that some backend could not store and return unchanged."""
     if len(data) > limit:
-        raise PayloadTooLarge(len(data), limit, what=what)
+        raise PayloadTooLarge(len(data), limit, what=what, fixed_limit=fixed_limit)
     if b"\\u0000" in data and "\0" in _text_of(data):
         raise BadPayload(f"{what} holds a NUL character (\\u0000), which not every store can keep")
     if b"null" in data and plain is not None and _contains_nan(plain):

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 from .errors import BadOption
 from .instant import Duration, seconds
 from .steps import MAX_FAILED_RUNS
+
+ErrorClasses: TypeAlias = type[BaseException] | Sequence[type[BaseException]]
 
 _MAX_DOUBLINGS = 30
 
@@ -40,9 +43,9 @@ class Retry:
 
     ``Retry(base="15s", max="1h", jitter=0.1)`` doubles the delay from ``base`` to ``max``.
     ``Retry(delays=["30s", "2m"])`` gives exact steps; the last one repeats, without jitter unless
-    ``jitter`` is given. ``only`` retries these exceptions alone, ``never`` excludes some. A job
-    whose exception is not retried is dead at once. ``total`` bounds the failed runs of a job with
-    steps: one that stored a step spends no attempt.
+    ``jitter`` is given. ``only`` retries these exception classes alone, ``never`` excludes some. A
+    job whose exception is not retried is dead at once. ``total`` bounds the failed runs of a job
+    with steps: one that stored a step spends no attempt.
     """
 
     __slots__ = ("backoff", "never", "only", "total")
@@ -54,8 +57,8 @@ class Retry:
         max: Duration = 3_600.0,
         jitter: float | None = None,
         delays: Sequence[Duration] = (),
-        only: tuple[type[BaseException], ...] = (),
-        never: tuple[type[BaseException], ...] = (),
+        only: ErrorClasses = (),
+        never: ErrorClasses = (),
         total: int = MAX_FAILED_RUNS,
     ) -> None:
         steps = tuple(seconds(step, field="delays") for step in delays)
@@ -68,8 +71,8 @@ class Retry:
         self.backoff = Backoff(base_s=base_s, max_s=max_s, jitter=spread, steps_s=steps)
         if not isinstance(total, int) or total < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadOption(f"Retry(total={total!r}) must be a whole number of at least 1")
-        self.only = only
-        self.never = never
+        self.only = _classes("only", only)
+        self.never = _classes("never", never)
         self.total = total
 
     def allows(self, error: BaseException) -> bool:
@@ -77,6 +80,20 @@ class Retry:
         if self.never and isinstance(error, self.never):
             return False
         return not self.only or isinstance(error, self.only)
+
+
+def _classes(name: str, given: Any) -> tuple[type[BaseException], ...]:
+    """Exception classes as ``isinstance`` takes them. Checked here: in a worker a wrong one would
+    be an error while another error is handled."""
+    listed: tuple[Any, ...] = (given,)
+    if isinstance(given, tuple | list):
+        listed = tuple(cast("Sequence[Any]", given))
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
+        raise BadOption(
+            f"Retry({name}={given!r}) must be exception classes, for example "
+            f"{name}=(OSError, ValueError)"
+        )
+    return listed
 
 
 DEFAULT_BACKOFF = Backoff()

@@ -243,7 +243,7 @@ class JobQueue:
         """
         body = None
         if result is not None:
-            body = json.encode(result, limit=json.MAX_RESULT_BYTES, what="result")
+            body = json.encode(result, limit=json.MAX_RESULT_BYTES, what="result", fixed_limit=True)
         held, claim = self.held.find(job)
         self.held.finish(held, self.held.done(held, claim, body))
 

@@ -219,7 +219,7 @@ class WorkLoop:
                 pass
         try:
             body = None if result is None else payload.encode(
-                result, limit=payload.MAX_RESULT_BYTES, what="result"
+                result, limit=payload.MAX_RESULT_BYTES, what="result", fixed_limit=True
             )  # fmt: skip
         except ForgeError as error:
             # A retry would repeat the effects of the job for a result that cannot be stored.

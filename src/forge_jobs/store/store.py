@@ -115,7 +115,7 @@ class Maintenance(Protocol):
         ...
 
     async def drop(self) -> None:
-        """Delete the database or schema with everything in it."""
+        """Delete the database or schema with everything in it; tables of the application stay."""
         ...
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:

@@ -8,9 +8,11 @@ from forge_jobs.store.store import Store
 def reset(forge: Forge) -> None:
     """Empty the store of a Forge: all jobs, schedules, settings, counters and the audit.
 
-    The tables are dropped and created again, so it works on every store and leaves nothing behind.
-    Tasks and what else the code declares stay. Refused while a worker is registered in the store,
-    of this process or another: it would lose its jobs, and a store with workers is hardly a test's.
+    The tables are dropped and created again, so it works on every store and leaves nothing behind;
+    tables of the application in the same database stay. A SQLite file without such tables is
+    deleted: open your own connections to it afterwards. Tasks and what else the code declares stay.
+    Refused while a worker is registered in the store, of this process or another: it would lose its
+    jobs, and a store with workers is hardly a test's.
     """
     forge.client.access.run(_check_unused)
     forge.client.access.run(_drop)

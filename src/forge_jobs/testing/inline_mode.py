@@ -12,6 +12,7 @@ from forge_jobs.core.errors import Refused
 from forge_jobs.core.job import Enqueued
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.running.context import Context
+from forge_jobs.kit.running_loop import has_running_loop
 
 _NOT_DONE = frozenset({JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED})
 _draining: ContextVar[bool] = ContextVar("forge_draining", default=False)
@@ -53,7 +54,7 @@ class _DrainAtOnce:
     def run(self, stored: Sequence[Enqueued]) -> None:
         if _draining.get():
             return  # enqueued by a running job: the drain that runs that job runs this one too
-        if not _has_loop():
+        if not has_running_loop():
             asyncio.run(self._drain(stored))
             return
         failure: list[BaseException] = []
@@ -116,11 +117,3 @@ class _DrainAtOnce:
                     f"{record.max_attempts}, which is {peek.status} now"
                 )
             raise error
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -96,6 +96,11 @@ def must_be_awaited(transaction: object) -> BadOption:
 
 def refused(transaction: object, instead: str) -> BadOption:
     """The error for an object that cannot be joined."""
+    if type(transaction).__module__.partition(".")[0] == "django":
+        instead = (
+            "with Django pass the driver's own connection, connection.connection, inside "
+            "transaction.atomic()"
+        )
     return BadOption(f"tx={type(transaction).__name__} cannot be joined: {instead}")
 
 

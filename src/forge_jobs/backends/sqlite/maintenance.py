@@ -64,6 +64,10 @@ class SqliteMaintenance:
 
     def _drop(self) -> None:
         self._close()
+        with FORK_GUARD.use(self._database.path):
+            if schema.drop_own_tables(self._database, self._clock):
+                self._database.remove_directory()
+                return
         self._database.remove()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:

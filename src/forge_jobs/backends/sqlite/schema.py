@@ -58,7 +58,7 @@ def _read_schema(database: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, in
             try:
                 found = status(connection.execute)
                 (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-                return found, _tag(connection.execute) if found.current else 0, mode == "wal"
+                return found, tag_of(connection.execute) if found.current else 0, mode == "wal"
             except sqlite3.Error as error:
                 if not is_busy(error):
                     raise translated(error, database.path) from error
@@ -112,7 +112,7 @@ def _migrate(
         check(database, found)
     _apply(connection.execute, found, clock, entropy)
     connection.execute("COMMIT")
-    return status(connection.execute), _tag(connection.execute)
+    return status(connection.execute), tag_of(connection.execute)
 
 
 def join(
@@ -123,7 +123,41 @@ def join(
     migrations.check(str(database.path), found, may_migrate=may_migrate)
     if not found.is_complete:
         _apply(execute, found, clock, entropy)
-    return _tag(execute)
+    return tag_of(execute)
+
+
+def drop_own_tables(database: DatabaseFile, clock: Clock) -> bool:
+    """Drop our tables from a file that holds tables of others as well, such as the application's.
+    False, and nothing is changed, if there are none."""
+    if not database.exists():
+        return False
+    connection = connect(database.path, clock)
+    try:
+        for _ in range(_MAX_TRIES):
+            try:
+                return _drop_own_tables(connection)
+            except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if not is_busy(error):
+                    raise translated(error, database.path) from error
+                clock.pause(_RETRY_PAUSE_S)
+        raise _busy(database)
+    finally:
+        connection.close()
+
+
+def _drop_own_tables(connection: sqlite3.Connection) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    names = [name for (name,) in tables if not name.startswith("sqlite_")]
+    ours = [name for name in names if name.startswith("forge_")]
+    has_others = len(ours) < len(names)
+    if has_others:
+        for name in ours:
+            connection.execute(f'DROP TABLE "{name}"')
+    connection.execute("COMMIT")
+    return has_others
 
 
 def _apply(execute: Execute, found: SchemaStatus, clock: Clock, entropy: Entropy) -> None:
@@ -146,7 +180,8 @@ def _apply(execute: Execute, found: SchemaStatus, clock: Clock, entropy: Entropy
     )
 
 
-def _tag(execute: Execute) -> int:
+def tag_of(execute: Execute) -> int:
+    """The tag of the database that a connection leads to."""
     (tag,) = execute("SELECT tag FROM forge_meta").fetchone()
     return tag
 

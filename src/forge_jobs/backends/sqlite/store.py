@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from forge_jobs.core.errors import StoreReplaced
 from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
@@ -195,6 +196,11 @@ class SqliteStore:
     def _tag_in(self, execute: schema.Execute) -> int:
         """The tag, inside a user's transaction."""
         if self._open:
+            if schema.tag_of(execute) != self._tag:
+                raise StoreReplaced(
+                    "tx= is connected to a file that was removed or replaced, and is no longer "
+                    f"{self._database.path}: open that connection anew"
+                )
             return self._tag
         may_migrate = self._migrates
         return schema.join(

@@ -212,7 +212,8 @@ class Context(ContextSteps):
     def cancelled(self) -> bool:
         """Whether the handler should end now: cancelled, timed out, or the worker must stop.
 
-        Leave by raising (``raise_if_cancelled``): a plain return counts as success.
+        Leave by raising (``raise_if_cancelled``): a plain return counts as success, except after
+        the timeout.
         """
         return self._link.stop_reason is not None
 
@@ -248,7 +249,7 @@ class Context(ContextSteps):
 
     @property
     def log(self) -> JobLog:
-        """The job's own log."""
+        """The job's own log: 1,000 lines of at most 4,096 characters are kept."""
         if self._log is None:
             self._log = JobLog(self.job, self._link, self._environment.clock)
         return self._log
@@ -262,14 +263,15 @@ class Context(ContextSteps):
 
     def shared(self, key: object, make: Callable[[], C]) -> C:
         """One object for all jobs of this worker process: made by the first call, on the worker's
-        loop, and closed when the worker stops."""
+        loop, and closed when the worker stops. For ``async def`` handlers: calls from threads may
+        make two."""
         found = self._environment.shared.get(key)
         if found is None:
             found = self._environment.shared[key] = make()
         return found
 
     def progress(self, fraction: float, note: str | None = None) -> None:
-        """How far the job is, from 0 to 1, with an optional note for people."""
+        """How far the job is, from 0 to 1, with an optional note of at most 512 characters."""
         if not 0 <= fraction <= 1:
             raise BadOption(f"progress({fraction!r}) must lie between 0 and 1")
         text = None if note is None else _storable(note, MAX_NOTE_CHARS)

@@ -183,7 +183,7 @@ def _chosen(handler: Handler, outcome: JobOutcome) -> RunOutcome:
 
 def _encoded(handler: Handler, value: object, *, explicit: bool) -> RunOutcome:
     try:
-        result = payload.encode(value, limit=handler.result_limit, what="result")
+        result = payload.encode(value, limit=handler.result_limit, what="result", fixed_limit=True)
     except ForgeError as error:
         # A retry would repeat its effects, and the value could not be stored then either.
         return RunOutcome(Dead(storable(error)))

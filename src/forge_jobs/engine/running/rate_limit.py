@@ -20,6 +20,7 @@ from forge_jobs.core.outcome import Throttled
 from forge_jobs.core.token_bucket import TokenBucket, check_bucket
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.io_thread import IoPort
+from forge_jobs.kit.running_loop import has_running_loop
 from forge_jobs.store.store import Store
 
 PERMIT_TTL_S: Final = 1.0
@@ -221,7 +222,7 @@ class RateLimiter:
         return completion
 
     def _wait(self, completion: "Future[None]") -> None:
-        if self._on_this_loop and not completion.done() and _in_a_coroutine():
+        if self._on_this_loop and not completion.done() and has_running_loop():
             raise BadOption(
                 "a coroutine would wait for itself: use await ctx.rate_limit.acquire(…)"
             )
@@ -285,11 +286,3 @@ def _max_block(bucket: TokenBucket) -> int:
 def _require(scope: str, answer: AcquireOutcome) -> None:
     if not answer.granted:
         raise Throttled(retry_after=answer.retry_after, scope=scope)
-
-
-def _in_a_coroutine() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -109,6 +109,10 @@ class DatabaseFile:
         """Delete the database with all its files."""
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        self.remove_directory()
+
+    def remove_directory(self) -> None:
+        """Delete the directory beside the database."""
         for root, directories, names in os.walk(self.directory, topdown=False):
             for name in names:
                 Path(root, name).unlink(missing_ok=True)

@@ -1,0 +1,27 @@
+"""The code of docs/tutorial.md: shop.py and its tests, as a reader saves them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
+BLOCK = re.compile(r"^(<!-- not run: .*-->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_tests_of_the_tutorial_pass(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(TUTORIAL.read_text(encoding="utf-8"))
+    (tmp_path / "shop.py").write_text("\n\n".join(code for mark, code in blocks if not mark))
+    (tmp_path / "test_shop.py").write_text("".join(code for mark, code in blocks if mark))
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("FORGE_URL", "DATABASE_URL")
+    }
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "."],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "3 passed" in answer.stdout
