@@ -1,8 +1,12 @@
 """``ctx.restart``: a new history of the same job."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from forge_jobs import Context, Forge, testing
+from forge_jobs.core import steps as core_steps
 from tests.app.steps.runs import Calls, run_all
 
 
@@ -38,3 +42,24 @@ async def test_restart_keeps_the_cursor_of_each_topic(forge: Forge) -> None:
         await forge.asend("n", n)
     await forge.drain()
     assert await job.aresult(timeout=0) == [0, 1, 2]
+
+
+async def test_a_restart_keeps_the_cursors_that_its_run_has_not_read(forge: Forge) -> None:
+    """The step that took the event is behind those that come with the claim, and the run restarts
+    before it asks for it."""
+    count = core_steps.MAX_CLAIMED_STEPS + 10
+
+    @forge.task(max_attempts=3)
+    async def work(phase: str, ctx: Context) -> Any:
+        if phase == "new":
+            return await ctx.wait_for("n", timeout=0, default="no other event")
+        if ctx.job.attempts == 1 and ctx.steps == 0:
+            assert await ctx.wait_for("n") == 1
+            await asyncio.gather(*(ctx.step.using(key=n)("fill", abs, n) for n in range(count)))
+            raise RuntimeError("ends the first run")
+        raise ctx.restart("new")
+
+    job = await work.aenqueue("old")
+    await forge.asend("n", 1)
+    await run_all(forge, job)
+    assert await job.aresult(timeout=0) == "no other event"

@@ -1,5 +1,6 @@
 """Waits for events: which event they take, their deadlines and their arguments."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -181,3 +182,29 @@ def test_waits_and_sleeps_of_def_handlers(forge: Forge) -> None:
         forge.send("m", 2)
         forge.drain().run()
     assert job.result(timeout=0) == 42
+
+
+async def test_a_retry_from_a_wait_gives_it_its_whole_time_again(forge: Forge) -> None:
+    """The wait began a second time after *run now*; its deadline is older than that."""
+
+    @forge.task(max_attempts=1)
+    async def work(ctx: Context) -> str:
+        return await ctx.wait_for("paid", timeout="2h", type=str)
+
+    with testing.frozen(forge) as time:
+        job = await work.aenqueue()
+        await forge.drain()
+        time.advance("1h")
+        await job.arun_now()
+        await forge.drain()
+        time.advance("1h")
+        await forge.drain()
+        assert await status(job) is JobStatus.DEAD
+        store = await forge._access.aready()
+        assert await store.steps.retry_from(job.id, "wait:paid")
+        await forge.drain()
+        assert await status(job) is JobStatus.SUSPENDED
+        assert job.run_at - time.now() == timedelta(hours=2)
+        await forge.asend("paid", "late")
+        await forge.drain()
+    assert await job.aresult(timeout=0) == "late"

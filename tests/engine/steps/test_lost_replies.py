@@ -190,7 +190,7 @@ async def test_a_timed_out_run_gives_its_attempt_back_if_it_stored_a_step(store:
             await asyncio.Event().wait()
         return runs
 
-    rig.on("work", work, timeout_s=0.3)
+    rig.on("work", work, timeout_s=2.0)
     job_id = await rig.add("work", max_attempts=2)
     async with rig.working():
         record = await rig.reaches(job_id, JobStatus.FAILED)
