@@ -36,13 +36,18 @@ async def test_without_progress_attempts_are_spent(forge: Forge) -> None:
 
 
 async def test_max_attempts_one_never_gives_an_attempt_back(forge: Forge) -> None:
+    runs = 0
+
     @forge.task(max_attempts=1)
     async def work(ctx: Context) -> None:
+        nonlocal runs
+        runs += 1
         await ctx.step("once", abs, 1)
         raise RuntimeError("always")
 
     job = await run_all(forge, await work.aenqueue())
-    assert (job.status, job.attempts) == (JobStatus.DEAD, 1)
+    assert (job.status, job.attempts, job.record.failed_runs) == (JobStatus.DEAD, 1, 0)
+    assert runs == 1
 
 
 async def test_retry_total_bounds_the_failed_runs(forge: Forge) -> None:
@@ -58,3 +63,18 @@ async def test_retry_total_bounds_the_failed_runs(forge: Forge) -> None:
     job = await run_all(forge, await work.aenqueue())
     assert job.status is JobStatus.DEAD
     assert runs in (4, 5)
+
+
+async def test_a_hundred_failed_runs_are_the_limit_without_retry_total(forge: Forge) -> None:
+    runs = 0
+
+    @forge.task(max_attempts=2, retry=Retry(base="1s", jitter=0))
+    async def work(ctx: Context) -> None:
+        nonlocal runs
+        runs += 1
+        await ctx.step.using(key=runs)("n", abs, runs)
+        raise RuntimeError("always")
+
+    job = await run_all(forge, await work.aenqueue(), times=130)
+    assert job.status is JobStatus.DEAD
+    assert runs in (100, 101)

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
 from forge_jobs import Context, Forge, JobStatus, Retry, testing
+from forge_jobs.engine.steps.run_steps import RunSteps
 from tests.app.steps.runs import Calls, failure, run_all
 
 
@@ -115,3 +117,51 @@ async def test_a_step_has_its_own_timeout(forge: Forge) -> None:
         await ctx.step.using(timeout="20ms")("slow", slow)
 
     assert "step 'slow' did not end within 0.02 s" in await failure(forge, work)
+
+
+@pytest.mark.parametrize(("delay", "runs"), [("10s", 1), ("11s", 2)])
+async def test_delays_up_to_ten_seconds_are_waited_for_in_place(
+    monkeypatch: pytest.MonkeyPatch, delay: str, runs: int
+) -> None:
+    waited: Calls = []
+
+    async def pause(self: Any, seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(RunSteps, "pause", pause)
+    forge = Forge("memory://")
+    tries: Calls = []
+    begun: Calls = []
+
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("down")
+        return "up"
+
+    @forge.task(max_attempts=2)
+    async def work(ctx: Context) -> str:
+        begun.append(1)
+        return await ctx.step.using(retry=Retry(delays=[delay], jitter=0))("flaky", flaky)
+
+    async with forge:
+        job = await run_all(forge, await work.aenqueue())
+        assert await job.aresult(timeout=0) == "up"
+    assert len(begun) == runs
+    assert waited == ([10.0] if runs == 1 else [])
+
+
+async def test_a_step_is_tried_ten_times_in_place(forge: Forge) -> None:
+    tries: Calls = []
+
+    def down() -> None:
+        tries.append(1)
+        raise ConnectionError("down")
+
+    @forge.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        always = Retry(base="1ms", max="2ms", jitter=0)
+        await ctx.step.using(retry=always)("down", down)
+
+    assert "down" in await failure(forge, work)
+    assert len(tries) == 10

@@ -119,3 +119,36 @@ async def test_number_signs_are_refused_in_names(forge: Forge) -> None:
     job = await run_all(forge, await work.aenqueue())
     assert job.status is JobStatus.DONE, job.error
     assert len(refused) == 3
+
+
+async def test_no_name_is_that_of_another_name_with_a_key(forge: Forge) -> None:
+    names = [f"fetch{separator}a" for separator in ("", "-", ":", " ", "/", "|", "[", ".", "_")]
+
+    @forge.task
+    async def work(ctx: Context) -> dict[str, str]:
+        values = {name: await ctx.step(name, str, name) for name in [*names, "fetch[a]"]}
+        return values | {"key": await ctx.step.using(key="a")("fetch", str, "key")}
+
+    job = await run_all(forge, await work.aenqueue())
+    assert await job.aresult(timeout=0) == {name: name for name in [*names, "fetch[a]", "key"]}
+
+
+async def test_whole_numbers_are_keys_by_their_digits(forge: Forge) -> None:
+    @forge.task
+    async def work(ctx: Context) -> None:
+        await ctx.step.using(key=7)("fetch", abs, 7)
+        await ctx.step.using(key="7")("fetch", abs, 8)
+
+    assert "fetch[7]' is called twice in one run" in await failure(forge, work)
+
+
+async def test_a_key_of_an_open_step_is_refused(forge: Forge) -> None:
+    @forge.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        first = ctx.step.using(key="x")("fetch", abs, 1)
+        try:
+            ctx.step.using(key="x")("fetch", abs, 2)
+        finally:
+            first.close()
+
+    assert "each call of a name needs a key of its own" in await failure(forge, work)
