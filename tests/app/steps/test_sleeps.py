@@ -186,3 +186,23 @@ async def test_sleeping_jobs_do_not_delay_a_shutdown_dbos_ts_1200(any_url: str) 
         # The grace period is 30 s; a worker without running jobs does not need it.
         assert asyncio.get_running_loop().time() - before < 20
         assert await forge.jobs(status="scheduled").acount() == len(jobs)
+
+
+async def test_a_timeout_is_that_of_one_run(forge: Forge) -> None:
+    """The job lives for longer than it."""
+
+    @forge.task(timeout="30m", max_attempts=1)
+    async def work(ctx: Context) -> str:
+        await ctx.step("first", abs, 1)
+        await ctx.sleep("1h")
+        await ctx.wait_for("go")
+        return "done"
+
+    with testing.frozen(forge) as time:
+        job = await work.aenqueue()
+        await forge.drain()
+        time.advance("1h")
+        await forge.drain()
+        await forge.asend("go")
+        await forge.drain()
+    assert await job.aresult(timeout=0) == "done", job.error

@@ -1,11 +1,13 @@
 """Steps in users' own transactions."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from forge_jobs import BadStep, Context, Forge, JobStatus, testing
+from forge_jobs.engine.steps import run_steps
 from tests.app.steps.runs import status
 
 
@@ -65,3 +67,34 @@ async def test_a_step_beside_an_open_transaction_names_the_remedy(tmp_path: Path
         assert list(testing.steps_of(job)) == ["debit", "next"]
         assert await status(open_job) is JobStatus.DEAD
         assert "the transaction of step 'debit'" in str(open_job.error)
+
+
+@pytest.mark.parametrize("what", ["step", "sleep", "wait", "wait with a deadline"])
+async def test_nothing_goes_on_beside_an_open_transaction(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """At once, where there is one writer: a later commit could not come meanwhile."""
+    monkeypatch.setattr(run_steps, "_COMMIT_S", 3_600.0)
+    forge = Forge("memory://")
+
+    @forge.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        transaction = testing.Transaction()
+        await ctx.step.using(tx=transaction)("debit", abs, 12)
+        calls = {
+            "step": lambda: ctx.step("next", abs, 1),
+            "sleep": lambda: ctx.sleep("1h"),
+            "wait": lambda: ctx.wait_for("go"),
+            "wait with a deadline": lambda: ctx.wait_for("go", timeout="1h"),
+        }
+        with pytest.raises(BadStep, match=r"the transaction of step 'debit'.*commit it before"):
+            await calls[what]()
+        transaction.commit()
+
+    async with forge:
+        job = await work.aenqueue()
+        await forge.asend("go")
+        async with asyncio.timeout(60):
+            await forge.drain()
+        assert await status(job) is JobStatus.DONE, job.error
+        assert testing.steps_of(job) == {"debit": 12}

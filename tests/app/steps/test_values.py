@@ -82,3 +82,35 @@ async def test_a_long_history_is_read_by_page(forge: Forge) -> None:
     job = await run_all(forge, await work.aenqueue())
     assert await job.aresult(timeout=0) == sum(range(count))
     assert len(calls) == count + 1
+
+
+async def test_ten_thousand_steps_are_the_limit() -> None:
+    forge = Forge("memory://")
+    count = 10_000
+
+    @forge.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        batch = (ctx.step.using(key=n)("n", abs, n) for n in range(count))
+        await asyncio.gather(*batch)
+        await ctx.step("more", abs, 1)
+
+    async with forge:
+        text = await failure(forge, work)
+    assert "'more' would be step 10,001" in text
+    assert "10,000 are the limit" in text
+
+
+async def test_sixty_four_mebibytes_of_values_are_the_limit() -> None:
+    forge = Forge("memory://")
+    large = "x" * ((256 << 10) - 2)
+
+    @forge.task(max_attempts=1)
+    async def work(ctx: Context) -> None:
+        for n in range(256):
+            await ctx.step.using(key=n)("large", lambda: large)
+        await ctx.step("more", abs, 1)
+
+    async with forge:
+        text = await failure(forge, work)
+    assert "'more': the steps of job" in text
+    assert "more than 64 MiB: return references instead of data" in text
