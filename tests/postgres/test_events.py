@@ -238,6 +238,42 @@ async def test_waits_that_nobody_needs_do_not_keep_an_event_open(
     assert await user.fetchval(f"SELECT count(*) FROM {schema}.events WHERE open") == 0
 
 
+async def test_a_wait_of_another_run_resumes_no_job(
+    store: PostgresStore, worker: Worker, user: Any, schema: str
+) -> None:
+    """The job is suspended again, for another event."""
+    answers, [job] = await worker.claims(1)
+    await worker.exchange(finish=[parked(job, [topic_of("e", "new")], await store.now())])
+    await user.execute(
+        f"INSERT INTO {schema}.waits (job, began_at, after, since, epoch, topic, step) "
+        "VALUES ($1, 0, 0, 0, $2, $3, 'wait')",
+        job.key, job.epoch - 1, topic_of("e", "old"),
+    )  # fmt: skip
+    [sent] = await store.events.send([NewEvent(name="e", key="old")])
+    assert sent.resumed == 0
+    await worker.exchange()
+    assert await states(store, answers) == {JobStatus.SUSPENDED}
+    assert await kinds(store, answers[0]) == []
+    [sent] = await store.events.send([NewEvent(name="e", key="new")])
+    assert sent.resumed == 1
+
+
+async def test_a_wait_of_a_running_job_does_not_take_it_from_its_worker(
+    store: PostgresStore, worker: Worker, user: Any, schema: str
+) -> None:
+    answers, [job] = await worker.claims(1)
+    await user.execute(
+        f"INSERT INTO {schema}.waits (job, began_at, after, since, epoch, topic, step) "
+        "VALUES ($1, 0, 0, 0, $2, $3, 'wait')",
+        job.key, job.epoch, topic_of("e", "1"),
+    )  # fmt: skip
+    [sent] = await store.events.send([NewEvent(name="e", key="1")])
+    assert sent.resumed == 0
+    await worker.exchange()
+    assert await states(store, answers) == {JobStatus.RUNNING}
+    assert await kinds(store, answers[0]) == []
+
+
 async def test_deliver_finds_a_wait_whose_event_was_missed(
     store: PostgresStore, worker: Worker, user: Any, schema: str
 ) -> None:

@@ -154,6 +154,32 @@ async def test_a_job_with_an_open_step_in_a_users_transaction_is_not_reaped_and_
     assert await reaped(store) == 1
 
 
+async def test_a_job_whose_client_host_vanished_runs_again_once_the_server_ends_its_session(
+    store: PostgresStore, worker: Worker, postgres: PrivateServer
+) -> None:
+    """The host is gone without a word: for the server the transaction stays open, idle. Other jobs
+    of that host are reaped at once."""
+    answers = await store.jobs.enqueue([NewJob(kind="w", queue="q")] * 2)
+    first, _ = await worker.claim(2)
+    vanished = await asyncpg.connect(
+        postgres.url(), server_settings={"idle_in_transaction_session_timeout": "1500"}
+    )
+    await vanished.execute("BEGIN")
+    await store.astore_step_in(vanished, worker.key, step(first, "debit"))
+    # Nothing more comes from it, not even the end of its connection.
+    next_worker = await registered(store, "next", replaces="first")
+    assert await reaped(store) == 1
+    async with asyncio.timeout(60):
+        while not await reaped(store):
+            await asyncio.sleep(0.1)
+    assert await stored(store, answers[0].id) == []
+    assert {job.key for job in await next_worker.claim(2)} == {one.key for one in answers}
+    again = await store.jobs.get(answers[0].id)
+    assert again is not None
+    assert not again.has_steps
+    vanished.terminate()
+
+
 async def test_an_exchange_waits_for_no_open_step(
     store: PostgresStore, worker: Worker, user: Any
 ) -> None:

@@ -84,3 +84,31 @@ async def test_a_refused_step_takes_the_whole_transaction_with_it(
     connection.commit()
     assert connection.execute("SELECT count(*) FROM accounts").fetchone() == (0,)
     connection.close()
+
+
+@pytest.mark.parametrize("left_by", ["an earlier run", "a running job"])
+async def test_a_wait_that_suspends_no_job_decides_nothing(
+    store: SqliteStore, path: Path, left_by: str
+) -> None:
+    owner = await registered(store)
+    job = await claimed(store, owner)
+    epoch = job.epoch
+    if left_by == "an earlier run":
+        wait = Wait("w", 0, (WaitTopic(topic_of("other", "1")),))
+        parked = decide(job, Parked(wait, None), now=await store.now())
+        await store.jobs.exchange(Exchange(owner=owner, number=2, finish=[parked]))
+        epoch -= 1
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("DELETE FROM forge_waits")
+        connection.execute(
+            "INSERT INTO forge_waits (topic, job, epoch, step, began_at, after, since) "
+            "VALUES (?, ?, ?, 'w', 0, 0, 0)",
+            (topic_of("paid", "1"), job.key, epoch),
+        )
+    connection.close()
+    before = await store.jobs.owned(owner)
+    [sent] = await store.events.send([PAID])
+    assert sent.resumed == 0
+    assert await store.jobs.owned(owner) == before
+    assert await store.events.waits(limit=10) == []

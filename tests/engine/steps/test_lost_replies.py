@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from forge_jobs.config import EngineSettings
@@ -190,7 +191,7 @@ async def test_a_timed_out_run_gives_its_attempt_back_if_it_stored_a_step(store:
             await asyncio.Event().wait()
         return runs
 
-    rig.on("work", work, timeout_s=0.3)
+    rig.on("work", work, timeout_s=2.0)
     job_id = await rig.add("work", max_attempts=2)
     async with rig.working():
         record = await rig.reaches(job_id, JobStatus.FAILED)
@@ -225,3 +226,27 @@ async def test_a_step_that_a_failed_run_did_not_wait_for_is_used_by_the_next(sto
     async with rig.working():
         record = await rig.reaches(await rig.add("work", max_attempts=3))
     assert (record.status, record.result, calls) == (JobStatus.DONE, b"1", [1])
+
+
+async def test_a_step_of_an_earlier_run_is_no_progress(store: Store) -> None:
+    """The second run does not know what is stored: the store tells it when it stores the step."""
+    faulty = FaultyStore(store)
+    rig = Rig(faulty)  # type: ignore[arg-type]
+    calls: Calls = []
+    faulty.jobs.change = lambda _, answer: msgspec.structs.replace(
+        answer, claims=[msgspec.structs.replace(one, steps=None) for one in answer.claims]
+    )
+
+    def count() -> int:
+        calls.append(1)
+        return len(calls)
+
+    async def work(ctx: Context, payload: Any) -> None:
+        assert await ctx.step("count", count) == 1
+        raise RuntimeError("always")
+
+    rig.on("work", work, retry=Retry(delays=["10ms"]))
+    async with rig.working():
+        record = await rig.reaches(await rig.add("work", max_attempts=2))
+    assert (record.status, record.attempts, record.failed_runs) == (JobStatus.DEAD, 2, 1)
+    assert len(calls) == 3

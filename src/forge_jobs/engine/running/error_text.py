@@ -1,5 +1,8 @@
 """An exception as one bounded line of text: itself and its causes, joined by ``": "``."""
 
+from typing import cast
+
+from forge_jobs.engine.steps.signals import is_suspended
 from forge_jobs.kit import redact
 
 MAX_CHARS = 2_000
@@ -53,6 +56,8 @@ def _cause(error: BaseException) -> BaseException | None:
     if error.__cause__ is not None:
         return error.__cause__
     if isinstance(error, BaseExceptionGroup):
-        # "unhandled errors in a TaskGroup" says nothing; its first member does.
-        return error.exceptions[0]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        # "unhandled errors in a TaskGroup" says nothing; its first member does. The signal that
+        # ends a run at a wait is no error.
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next((one for one in group.exceptions if not is_suspended(one)), group.exceptions[0])
     return None if error.__suppress_context__ else error.__context__

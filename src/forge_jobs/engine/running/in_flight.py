@@ -20,7 +20,11 @@ from forge_jobs.engine.claiming.step_buffer import StepBuffer
 from forge_jobs.engine.claiming.store_time import StoreTime
 from forge_jobs.engine.liveness.lease_state import LeaseState
 from forge_jobs.engine.steps.run_steps import RunSteps, StepEnvironment
-from forge_jobs.engine.steps.step_outcome import outcome_with_steps
+from forge_jobs.engine.steps.step_outcome import (
+    has_unread_cursors,
+    outcome_with_steps,
+    with_all_cursors,
+)
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.jobs import Verdict
@@ -142,7 +146,9 @@ class InFlightJobs:
         prefetch.ran_s += at - run.started_at
         if run.steps is not None:
             run_outcome = outcome_with_steps(run, run_outcome)
-            if isinstance(run.steps, RunSteps) and run.steps.uncommitted:
+            if isinstance(run.steps, RunSteps) and (
+                run.steps.uncommitted or has_unread_cursors(run.steps, run_outcome)
+            ):
                 self._finish_after_commit(run, run.steps, run_outcome, at)
                 return
         self.finish(run, run_outcome, at)
@@ -150,12 +156,14 @@ class InFlightJobs:
     def _finish_after_commit(
         self, run: Run, steps: RunSteps, run_outcome: RunOutcome, at: float
     ) -> None:
-        """Finish once the user's transaction has ended: until then it locks the job."""
+        """Finish once the user's transaction has ended: until then it locks the job; and once all
+        events that a restart keeps were read."""
 
         async def wait_and_finish() -> None:
             outcome = run_outcome
             try:
                 await steps.check_committed()
+                outcome = await with_all_cursors(steps, outcome)
             except ForgeError as error:
                 if not isinstance(outcome.outcome, Failed | Dead):
                     outcome = RunOutcome(Failed(str(error)))

@@ -64,7 +64,7 @@ class History:
             self._advance(self._cursors, record)
 
     def cursors(self) -> dict[str, int]:
-        """The ``seq`` of the last event that the job took, by topic; after ``read_all``."""
+        """The ``seq`` of the last event that the job took, by topic, as far as steps were read."""
         if self._cursors is None:
             self._cursors = {}
             for record in self._records.values():
@@ -119,3 +119,5 @@ class History:
                 if record.name not in self._records:
                     self.size += record.size
                     self._records[record.name] = record
+                    if self._cursors is not None:
+                        self._advance(self._cursors, record)

@@ -129,10 +129,7 @@ class RunSteps:
         if run.state is RunState.LOST or run.stop is StopReason.LOST:
             raise LeaseLost(f"job {run.id}: this worker lost its claim of it")
         if run.state is not RunState.RUNNING:
-            raise BadStep(
-                f"the run of job {run.id} has ended: await every step in its handler, and use ctx "
-                "only while it runs"
-            )
+            raise run_has_ended(run.id)
 
     def now(self) -> Instant:
         """As the port says."""
@@ -295,6 +292,14 @@ class RunSteps:
 
     def _parked_last(self, instant: Instant) -> bool:
         return self.history.sleep_epoch(instant) == self.claim.epoch - 1
+
+
+def run_has_ended(job_id: str) -> BadStep:
+    """The error of a call after the handler has returned."""
+    return BadStep(
+        f"the run of job {job_id} has ended: await every step in its handler, and use ctx only "
+        "while it runs"
+    )
 
 
 def _record(step: StepWrite) -> StepRecord:

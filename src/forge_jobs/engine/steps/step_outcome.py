@@ -58,6 +58,20 @@ def outcome_with_steps(run: Run, run_outcome: RunOutcome) -> RunOutcome:
     return _without_steps(run_outcome)
 
 
+def has_unread_cursors(steps: RunSteps, run_outcome: RunOutcome) -> bool:
+    """Whether this is a restart that keeps events which were not read yet."""
+    return isinstance(run_outcome.outcome, Restarted) and steps.history.more
+
+
+async def with_all_cursors(steps: RunSteps, run_outcome: RunOutcome) -> RunOutcome:
+    """The outcome with the last event of every topic, if it is a restart."""
+    outcome = run_outcome.outcome
+    if not isinstance(outcome, Restarted) or not steps.history.more:
+        return run_outcome
+    await steps.history.read_all()
+    return RunOutcome(Restarted(outcome.payload, steps.cursors()), explicit=True)
+
+
 def _without_steps(run_outcome: RunOutcome) -> RunOutcome:
     if isinstance(run_outcome.outcome, Parked):
         return RunOutcome(

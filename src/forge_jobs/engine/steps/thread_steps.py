@@ -42,10 +42,7 @@ class ThreadSteps:
         """As the port says."""
         self._steps.check_running()
         if threading.get_ident() != self._thread:
-            raise BadStep(
-                "the steps of a run belong to one thread: call ctx.step_sync, ctx.sleep_sync and "
-                "ctx.wait_for_sync in the handler's own"
-            )
+            raise other_thread()
 
     async def find(self, name: str) -> StepRecord | None:
         """As the port says."""
@@ -94,6 +91,14 @@ class ThreadSteps:
             if job_loop.loop.is_closed():
                 raise LeaseLost("this worker has stopped")
         return reply.result()
+
+
+def other_thread() -> BadStep:
+    """The error of a call in another thread than the handler's."""
+    return BadStep(
+        "the steps of a run belong to one thread: call ctx.step_sync, ctx.sleep_sync and "
+        "ctx.wait_for_sync in the handler's own"
+    )
 
 
 _running: set["asyncio.Task[Any]"] = set()

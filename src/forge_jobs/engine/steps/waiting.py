@@ -156,7 +156,7 @@ async def _ended_wait(steps: HandlerSteps, step: CalledStep, request: WaitReques
     port = steps.port
     await port.check_committed()
     port.check_room(step.shown, 0)
-    now = port.now()
+    now = began_at = port.now()
     deadline, writes = None, tuple[StepWrite, ...]()
     if request.timeout_s is not None:
         # The deadline of an earlier run holds: this one may have begun because of something else.
@@ -166,13 +166,15 @@ async def _ended_wait(steps: HandlerSteps, step: CalledStep, request: WaitReques
             writes = (_instant(steps, deadline_name(step.identity), deadline, now),)
         else:
             deadline = msgspec.json.decode(kept.value or b"0", type=int)
-    wait = Wait(step.identity, now, _topics(steps, request, now), deadline)
+            # So does its beginning: a retry from this step deletes its deadline too.
+            began_at = kept.began_at
+    wait = Wait(step.identity, began_at, _topics(steps, request, now), deadline)
     record = await port.check_wait(wait)
     if record is not None:
         return record
     if deadline is not None and deadline <= now:
         claim = port.claim
-        write = StepWrite(claim.key, claim.epoch, step.identity, StepKind.TIMEOUT, now, now)
+        write = StepWrite(claim.key, claim.epoch, step.identity, StepKind.TIMEOUT, began_at, now)
         return await port.store(write) or _record(write)
     await steps.block(step, request.shown, wait=wait, wake_at=deadline, steps=writes)
     raise AssertionError("a run that parks does not go on")

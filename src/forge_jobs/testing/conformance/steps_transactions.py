@@ -151,6 +151,24 @@ class TestStepTransactions:
         assert (await history(store, answer.id))["debit"].value == b"1"
         assert await kinds(store, answer.id) == {"debit": StepKind.STEP}
 
+    async def test_a_refused_step_leaves_nothing_of_its_transaction(
+        self, store: Store, worker: Process, open_transaction: OpenTransaction | None
+    ) -> None:
+        """The one that joined it first is not stored either."""
+        begin = _begin(open_transaction)
+        answer = await enqueue(store)
+        job = await worker.claim_one()
+        await verdicts(worker, step(job, "debit", b"1"))
+        taken_name, first = step(job, "debit", b"2"), step(job, "first")
+        with contextlib.suppress(Conflict):
+            async with begin(store) as transaction:
+                await store.asend_in(transaction, [event()])
+                await store.astore_step_in(transaction, worker.key, first)
+                await store.astore_step_in(transaction, worker.key, taken_name)
+        await worker.exchange()
+        assert list(await history(store, answer.id)) == ["debit"]
+        assert await store.events.page(limit=10) == []
+
 
 def _begin(open_transaction: OpenTransaction | None) -> OpenTransaction:
     if open_transaction is None:

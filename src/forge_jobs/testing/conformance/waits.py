@@ -277,6 +277,18 @@ class TestDeadlines:
         found = [(await history(store, job.id))["wait"] for job in jobs]
         assert {one.kind for one in found} == {StepKind.EVENT}
 
+    async def test_an_event_sent_after_the_deadline_does_not_win_over_the_promotion(
+        self, store: Store, clock: MovableClock, worker: Process
+    ) -> None:
+        """The sender resumes 500 of 501 jobs; the deadline of the last one has passed."""
+        jobs = [await enqueue(store) for _ in range(501)]
+        await _park_all(worker, wait(deadline=minutes_later(clock, 1)), 501)
+        await worker.advance(120)
+        assert await send(store) == 500
+        await store.jobs.promote(limit=1_000)
+        found = [(await history(store, job.id))["wait"].kind for job in jobs]
+        assert (found.count(StepKind.EVENT), found.count(StepKind.TIMEOUT)) == (500, 1)
+
     async def test_a_wake_before_the_deadline_stores_nothing(
         self, store: Store, clock: MovableClock, worker: Process
     ) -> None:

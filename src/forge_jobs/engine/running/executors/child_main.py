@@ -66,6 +66,7 @@ class ChildJob:
         self.start = start
         self.successors: list[NewJob] = []
         self.stop_reason: str | None = None
+        self.has_ended = False
         self.options = start.options
         self.started_at = SYSTEM_CLOCK.mono() - start.ran_s
         self.replies: queue.SimpleQueue[StepsReply] = queue.SimpleQueue()
@@ -86,7 +87,9 @@ class ChildJob:
         if self._steps is None:
             app = None if self._found is None else self._found.application
             store = None if app is None else app.ready
-            port = ChildSteps(self.start, self._parent.send, self.replies.get, store)
+            port = ChildSteps(
+                self.start, self._parent.send, self.replies.get, store, lambda: self.has_ended
+            )
             self._steps = HandlerSteps(port)
         return self._steps
 
@@ -180,7 +183,9 @@ class ChildProgram:
         while (job := self._jobs.get()) is not None:
             self._current = job
             self._parent.send(encode(RunStarted(job.start.number)))
-            self._report(job, self._run(job))
+            run_outcome = self._run(job)
+            job.has_ended = True
+            self._report(job, run_outcome)
             self._current = None
 
     def _report(self, job: ChildJob, run_outcome: RunOutcome) -> None:

@@ -1,6 +1,7 @@
 """The steps of a handler in a child process: the child asks, its worker stores."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ from forge_jobs.core.job import Claim
 from forge_jobs.core.steps import MAX_STEPS, StepRecord, StepWrite, shown_step
 from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.run import Run
-from forge_jobs.engine.steps.run_steps import RunSteps
+from forge_jobs.engine.steps.run_steps import RunSteps, run_has_ended
 from forge_jobs.engine.steps.step_outcome import run_steps_of
+from forge_jobs.engine.steps.thread_steps import other_thread
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.store.store import Store
 
@@ -20,8 +22,9 @@ from .child_wire import AskSteps, StartRun, StepsPark, StepsReply, encode
 
 
 class ChildSteps:
-    """The ``StepPort`` in the child. It blocks; a coroutine that runs alone in a child may use it
-    too. ``tx=`` uses the application's store in this process."""
+    """The ``StepPort`` in the child, whose main thread runs the handler. It blocks; a coroutine
+    that runs alone in a child may use it too. ``tx=`` uses the application's store in this
+    process. ``has_ended``: whether the handler has returned."""
 
     allows_sync = True
     allows_async = True
@@ -33,8 +36,10 @@ class ChildSteps:
         send: Callable[[bytes], object],
         receive: Callable[[], StepsReply],
         store: Callable[[], Store] | None,
+        has_ended: Callable[[], bool],
     ) -> None:
         self._start = start
+        self._has_ended = has_ended
         self._send = send
         self._receive = receive
         self._store = store
@@ -47,6 +52,10 @@ class ChildSteps:
 
     def check_caller(self) -> None:
         """As the port says."""
+        if self._has_ended():
+            raise run_has_ended(self.job_id)
+        if threading.current_thread() is not threading.main_thread():
+            raise other_thread()
 
     def now(self) -> Instant:
         """As the port says."""

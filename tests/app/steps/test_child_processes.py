@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from forge_jobs import BadStep
+from forge_jobs.engine.running.executors.child_steps import ChildSteps
+from forge_jobs.engine.running.executors.child_wire import StartRun, Target
+
 APP = """
-import asyncio, os, sqlite3, sys
+import asyncio, os, sqlite3, sys, threading
 from pathlib import Path
 from forge_jobs import BadStep, Context, EngineSettings, Forge, JobStatus, Retry
 
@@ -65,6 +69,22 @@ def paying(ctx: Context) -> int:
     connection.close()
     return value + ctx.step_sync("after", abs, -1)
 
+def refused(ctx: Context) -> str:
+    try:
+        ctx.step_sync("late", abs, 1)
+    except BadStep as error:
+        return str(error).partition(":")[0]
+    return "accepted"
+
+@forge.task(cpu=True)
+def threaded(ctx: Context) -> list:
+    ctx.step_sync("first", abs, 1)
+    said = []
+    thread = threading.Thread(target=lambda: said.append(refused(ctx)))
+    thread.start()
+    thread.join(30)
+    return [*said, ctx.steps]
+
 @forge.task
 async def alone(ctx: Context) -> list:
     async def nap() -> None:
@@ -89,6 +109,7 @@ async def main() -> None:
         print(values, pid != os.getpid())
         print(await (await restarting.aenqueue(1)).aresult(timeout=60))
         print(await (await paying.aenqueue()).aresult(timeout=60))
+        print(await (await threaded.aenqueue()).aresult(timeout=60))
         value, pid = await (await alone.aenqueue()).aresult(timeout=60)
         print(value, pid != os.getpid())
     await forge.aclose()
@@ -117,7 +138,21 @@ def test_steps_of_child_processes(tmp_path: Path) -> None:
         "['a', 'b', 3, 7, True, 5] True",
         "2",
         "2",
+        "['the steps of a run belong to one thread', 1]",
         "alone True",
         "['', 'a', 'alone', 'b', 'decline', 'restart 1', 'restart 2']",
         "(1,)",
     ], done.stderr
+
+
+def test_a_context_of_an_ended_run_sends_nothing_to_the_worker() -> None:
+    """Its child runs the next job by then: the answer would never come."""
+    sent: list[bytes] = []
+    start = StartRun(
+        number=1, target=Target("app", None, "w"), host_id="h", store_tag=1, id="01J", kind="w",
+        queue="q", payload=b"{}", attempts=1, max_attempts=1, enqueued_at=1,
+    )  # fmt: skip
+    port = ChildSteps(start, sent.append, lambda: pytest.fail("no answer"), None, lambda: True)
+    with pytest.raises(BadStep, match="the run of job 01J has ended"):
+        port.check_caller()
+    assert sent == []
