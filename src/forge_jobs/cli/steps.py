@@ -88,13 +88,16 @@ def _print_page(page: StepsPage) -> None:
         rows.add_row(
             step.name,
             step.kind.value,
-            Text(step.state.value, style=_STYLES[step.state]),
+            _state(step),
             _after((step.began_at - first).total_seconds()),
             _took(step, page.at),
             str(step.epoch) if step.epoch else "-",
             f"{step.size:,}" if step.size else "-",
         )
     out.print(rows)
+    if page.unused:
+        named = f"{terminal.plural(page.unused, 'step')} unused"
+        out.print(f"\n{named}: the run that ended the job did not call them.", soft_wrap=True)
     for step in page.steps:
         if step.value is not UNSET:
             out.print(Text(f"\n{step.name}", style="bold"))
@@ -105,6 +108,12 @@ def _print_page(page: StepsPage) -> None:
             out.print(cut, soft_wrap=True)
     if page.next is not None:
         out.print(f"\n{page.total:,} steps. More: repeat with --offset {page.next}", soft_wrap=True)
+
+
+def _state(step: StepView) -> Text:
+    if step.unused:
+        return Text("unused", style="bright_black")
+    return Text(step.state.value, style=_STYLES[step.state])
 
 
 def _after(seconds: float) -> str:

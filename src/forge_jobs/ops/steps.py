@@ -6,7 +6,7 @@ names, so a page of them in the order of time reads all of the job, without valu
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
@@ -19,8 +19,10 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.events import EventRecord, WaitRecord, event_key, event_name
 from forge_jobs.core.instant import SECOND, Instant, to_datetime
+from forge_jobs.core.job import JobRecord
 from forge_jobs.core.status import is_terminal
 from forge_jobs.core.steps import StepKind, StepRecord, is_internal, shown_step
+from forge_jobs.core.unused_steps import read_unused, unused_record
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
@@ -49,8 +51,9 @@ class StepState(StrEnum):
 class StepView(View, frozen=True, kw_only=True):
     """One step of a job. ``name`` is as people read it: ``fetch[a.png]`` with a key, ``fetch#2``
     for a second call. ``epoch`` is the number of the claim that stored it, 0 for an open wait.
-    ``ended_at`` is the planned end of a sleep, and None for an open wait. ``value`` is left out
-    unless it was asked for."""
+    ``ended_at`` is the planned end of a sleep, and None for an open wait. ``unused``: the run that
+    ended the job did not use it; always false before the end. ``value`` is left out unless it was
+    asked for."""
 
     name: str
     kind: StepKind
@@ -60,6 +63,7 @@ class StepView(View, frozen=True, kw_only=True):
     duration_s: float | None
     epoch: int
     size: int
+    unused: bool = False
     value: Any | UnsetType = UNSET
 
 
@@ -72,15 +76,16 @@ class RunStart(View, frozen=True, kw_only=True):
 
 class StepsPage(View, frozen=True, kw_only=True):
     """Steps in the order in which they began. ``total`` counts all of the job, ``next`` is the
-    offset of the following page. ``began_at`` is that of the first of all, ``at`` the store time,
-    ``until`` the end of the last one that has ended or is planned. ``runs``: the first 100 claims
-    that stored steps."""
+    offset of the following page. ``unused`` counts those of all that the run that ended the job did
+    not use. ``began_at`` is that of the first of all, ``at`` the store time, ``until`` the end of
+    the last one that has ended or is planned. ``runs``: the first 100 claims that stored steps."""
 
     steps: tuple[StepView, ...]
     total: int
     offset: int
     next: int | None
     at: datetime
+    unused: int = 0
     began_at: datetime | None = None
     until: datetime | None = None
     runs: tuple[RunStart, ...] = ()
@@ -127,14 +132,19 @@ async def job_steps(
     values reach 1 MiB. NotFound for an unknown job."""
     check_limit(limit)
     record = await get_record(store, job_id)
-    found = await read_records(store, record.id)
+    everything = await _read_all(store, record.id)
+    found = _named(everything)
+    unused, unused_count = await _unused(store, record, everything)
     waits = await job_waits(store, record)
     now = await store_now(store, clock)
     chosen = found[offset : offset + limit]
     chosen = chosen[: _fitting(chosen)] if values else chosen
     stored = await _values(store, record.id, chosen) if values else {}
     is_live = not is_terminal(record.status)
-    views = [_step_view(one, now, is_live, stored.get(one.name, UNSET)) for one in chosen]
+    views = [
+        _step_view(one, now, is_live, one.name in unused, stored.get(one.name, UNSET))
+        for one in chosen
+    ]
     total, after = len(found), offset + len(chosen)
     opened = {wait.step: wait for wait in reversed(waits)}
     if offset <= total == after and len(chosen) < limit:
@@ -147,6 +157,7 @@ async def job_steps(
         offset=offset,
         next=after if after < total or (len(chosen) == limit and opened) else None,
         at=to_datetime(now),
+        unused=unused_count,
         began_at=to_datetime(min(begins)) if begins else None,
         until=to_datetime(max(ends)) if ends else None,
         runs=_runs(found),
@@ -163,16 +174,33 @@ async def step_value(store: Store, job_id: str, name: str) -> Any:
 async def read_records(store: Store, job_id: str) -> list[StepRecord]:
     """All steps of a job that its handler named, without values, in the order in which they
     began."""
+    return _named(await _read_all(store, job_id))
+
+
+async def _read_all(store: Store, job_id: str) -> list[StepRecord]:
     found: list[StepRecord] = []
     after: str | None = None
     while True:
         page = await store.steps.page(job_id, after=after, limit=_BATCH, values=False)
         found += page
         if len(page) < _BATCH:
-            break
+            return found
         after = page[-1].name
-    shown = [record for record in found if not is_internal(record.name)]
+
+
+def _named(records: Sequence[StepRecord]) -> list[StepRecord]:
+    shown = [record for record in records if not is_internal(record.name)]
     return sorted(shown, key=lambda record: (record.began_at, record.name))
+
+
+async def _unused(
+    store: Store, job: JobRecord, records: Sequence[StepRecord]
+) -> tuple[Collection[str], int]:
+    kept = unused_record(job, records)
+    if kept is None:
+        return (), 0
+    with_value = await store.steps.page(job.id, names=[kept.name])
+    return read_unused(with_value[0], records) if with_value else ((), 0)
 
 
 def find_step(job_id: str, records: Sequence[StepRecord], name: str) -> StepRecord:
@@ -285,7 +313,9 @@ def _value(record: StepRecord) -> Any:
     return value
 
 
-def _step_view(record: StepRecord, now: Instant, is_live: bool, value: Any) -> StepView:
+def _step_view(
+    record: StepRecord, now: Instant, is_live: bool, unused: bool, value: Any
+) -> StepView:
     state = StepState.STORED
     if record.kind is StepKind.ERROR:
         state = StepState.ERROR
@@ -302,6 +332,7 @@ def _step_view(record: StepRecord, now: Instant, is_live: bool, value: Any) -> S
         duration_s=max(0, record.ended_at - record.began_at) / SECOND,
         epoch=record.epoch,
         size=record.size,
+        unused=unused,
         value=value,
     )
 

@@ -54,6 +54,7 @@ class Waterfall(Struct, frozen=True, kw_only=True):
     runs: int
     marks: tuple[float, ...]
     total: int
+    unused: int
     first: int
     previous: int | None
     next: int | None
@@ -71,6 +72,7 @@ def waterfall(page: StepsPage, job: JobView) -> Waterfall | None:
         runs=len(page.runs),
         marks=tuple(span_s * part / 4 for part in range(5)),
         total=page.total,
+        unused=page.unused,
         first=page.offset + 1,
         previous=max(0, page.offset - PAGE_STEPS) if page.offset else None,
         next=page.next,
