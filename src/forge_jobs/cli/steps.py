@@ -11,7 +11,8 @@ from rich.text import Text
 from forge_jobs.ops import steps
 from forge_jobs.ops.actions import Store
 from forge_jobs.ops.event_actions import EventActions
-from forge_jobs.ops.steps import StepsPage, StepState, StepView
+from forge_jobs.ops.step_views import StepState, StepView
+from forge_jobs.ops.steps import StepsPage
 from forge_jobs.ops.views import to_json
 
 from . import terminal
@@ -91,7 +92,7 @@ def _print_page(page: StepsPage) -> None:
             _state(step),
             _after((step.began_at - first).total_seconds()),
             _took(step, page.at),
-            str(step.epoch) if step.epoch else "-",
+            str(step.run) if step.run else "-",
             f"{step.size:,}" if step.size else "-",
         )
     out.print(rows)

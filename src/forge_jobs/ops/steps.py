@@ -9,16 +9,15 @@ import binascii
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, NotFound
-from forge_jobs.core.events import EventRecord, WaitRecord, event_key, event_name
-from forge_jobs.core.instant import SECOND, Instant, to_datetime
+from forge_jobs.core.events import EventRecord, event_key, event_name
+from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.status import is_terminal
 from forge_jobs.core.steps import StepKind, StepRecord, is_internal, shown_step
@@ -28,6 +27,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
 from .queries import MAX_PAGE, decode_redacted, get_record
+from .step_views import RunStart, StepView, open_wait, run_starts, step_view
 from .store_time import store_now
 from .views import View, WaitView
 from .waits import job_waits, wait_view
@@ -36,42 +36,7 @@ DEFAULT_LIMIT: Final = 100
 # Values of a page: at most so many bytes, and at least one step.
 MAX_VALUES_BYTES: Final = 1 << 20
 _BATCH: Final = 1_000
-
-
-class StepState(StrEnum):
-    """*stored*: it has a value. *error*: it holds an error that its caller declared. *timeout*: a
-    wait whose deadline passed. *open*: a sleep that has not ended, a wait without its event."""
-
-    STORED = "stored"
-    ERROR = "error"
-    TIMEOUT = "timeout"
-    OPEN = "open"
-
-
-class StepView(View, frozen=True, kw_only=True):
-    """One step of a job. ``name`` is as people read it: ``fetch[a.png]`` with a key, ``fetch#2``
-    for a second call. ``epoch`` is the number of the claim that stored it, 0 for an open wait.
-    ``ended_at`` is the planned end of a sleep, and None for an open wait. ``unused``: the run that
-    ended the job did not use it; always false before the end. ``value`` is left out unless it was
-    asked for."""
-
-    name: str
-    kind: StepKind
-    state: StepState
-    began_at: datetime
-    ended_at: datetime | None
-    duration_s: float | None
-    epoch: int
-    size: int
-    unused: bool = False
-    value: Any | UnsetType = UNSET
-
-
-class RunStart(View, frozen=True, kw_only=True):
-    """When the first step of a claim began."""
-
-    epoch: int
-    at: datetime
+_SHOWN_RUNS: Final = 100
 
 
 class StepsPage(View, frozen=True, kw_only=True):
@@ -141,14 +106,23 @@ async def job_steps(
     chosen = chosen[: _fitting(chosen)] if values else chosen
     stored = await _values(store, record.id, chosen) if values else {}
     is_live = not is_terminal(record.status)
+    runs = run_starts(found)
+    numbers = {run.epoch: number for number, run in enumerate(runs, 1)}
     views = [
-        _step_view(one, now, is_live, one.name in unused, stored.get(one.name, UNSET))
+        step_view(
+            one,
+            run=numbers[one.epoch],
+            now=now,
+            is_live=is_live,
+            unused=one.name in unused,
+            value=stored.get(one.name, UNSET),
+        )
         for one in chosen
     ]
     total, after = len(found), offset + len(chosen)
     opened = {wait.step: wait for wait in reversed(waits)}
     if offset <= total == after and len(chosen) < limit:
-        views.extend(_open_wait(wait) for wait in opened.values())
+        views.extend(open_wait(wait) for wait in opened.values())
     ends = [one.ended_at for one in found] + [wait.began_at for wait in waits]
     begins = [one.began_at for one in found] + [wait.began_at for wait in waits]
     return StepsPage(
@@ -160,7 +134,7 @@ async def job_steps(
         unused=unused_count,
         began_at=to_datetime(min(begins)) if begins else None,
         until=to_datetime(max(ends)) if ends else None,
-        runs=_runs(found),
+        runs=tuple(runs[:_SHOWN_RUNS]),
     )
 
 
@@ -311,51 +285,6 @@ def _value(record: StepRecord) -> Any:
     if record.kind is StepKind.EVENT:
         return {**value, "sent_at": to_datetime(value["sent_at"])}
     return value
-
-
-def _step_view(
-    record: StepRecord, now: Instant, is_live: bool, unused: bool, value: Any
-) -> StepView:
-    state = StepState.STORED
-    if record.kind is StepKind.ERROR:
-        state = StepState.ERROR
-    elif record.kind is StepKind.TIMEOUT:
-        state = StepState.TIMEOUT
-    elif record.kind is StepKind.SLEEP and is_live and record.ended_at > now:
-        state = StepState.OPEN
-    return StepView(
-        name=redact.prose(shown_step(record.name)),
-        kind=record.kind,
-        state=state,
-        began_at=to_datetime(record.began_at),
-        ended_at=to_datetime(record.ended_at),
-        duration_s=max(0, record.ended_at - record.began_at) / SECOND,
-        epoch=record.epoch,
-        size=record.size,
-        unused=unused,
-        value=value,
-    )
-
-
-def _open_wait(wait: WaitRecord) -> StepView:
-    return StepView(
-        name=redact.prose(shown_step(wait.step)),
-        kind=StepKind.EVENT,
-        state=StepState.OPEN,
-        began_at=to_datetime(wait.began_at),
-        ended_at=None,
-        duration_s=None,
-        epoch=0,
-        size=0,
-    )
-
-
-def _runs(records: Sequence[StepRecord]) -> tuple[RunStart, ...]:
-    first: dict[int, Instant] = {}
-    for record in records:
-        first.setdefault(record.epoch, record.began_at)
-    starts = sorted(first.items())[:100]
-    return tuple(RunStart(epoch=epoch, at=to_datetime(at)) for epoch, at in starts)
 
 
 def _event_view(record: EventRecord) -> EventView:

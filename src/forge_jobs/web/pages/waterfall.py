@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from forge_jobs.core.status import is_terminal
 from forge_jobs.core.steps import StepKind
-from forge_jobs.ops.steps import StepsPage, StepState, StepView
+from forge_jobs.ops.step_views import StepState, StepView
+from forge_jobs.ops.steps import StepsPage
 from forge_jobs.ops.views import ErrorView, JobView
 
 from .commands import forge_command
