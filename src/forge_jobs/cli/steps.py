@@ -70,8 +70,11 @@ async def retry_from(store: Store, job_id: str, step: str, *, as_json: bool) -> 
     if as_json:
         terminal.write_json(to_json(done))
     else:
-        text = f"1 job back in line: {terminal.plural(done.deleted, 'step')} from {done.step!r} on "
-        terminal.console().print(f"{text}run again, {done.kept:,} kept.", soft_wrap=True)
+        again = (
+            f"{terminal.plural(done.deleted, 'step')} run{'s' if done.deleted == 1 else ''} again"
+        )
+        text = f"1 job back in line from {done.step!r}: {again}, {done.kept:,} kept."
+        terminal.console().print(text, soft_wrap=True)
     return OK
 
 
@@ -87,7 +90,7 @@ def _print_page(page: StepsPage) -> None:
     )  # fmt: skip
     for step in page.steps:
         rows.add_row(
-            step.name,
+            terminal.cut(step.name),
             step.kind.value,
             _state(step),
             _after((step.began_at - first).total_seconds()),
@@ -98,7 +101,8 @@ def _print_page(page: StepsPage) -> None:
     out.print(rows)
     if page.unused:
         named = f"{terminal.plural(page.unused, 'step')} unused"
-        out.print(f"\n{named}: the run that ended the job did not call them.", soft_wrap=True)
+        called = "it" if page.unused == 1 else "them"
+        out.print(f"\n{named}: the run that ended the job did not call {called}.", soft_wrap=True)
     for step in page.steps:
         if step.value is not UNSET:
             out.print(Text(f"\n{step.name}", style="bold"))

@@ -191,7 +191,7 @@ def find_step(job_id: str, records: Sequence[StepRecord], name: str) -> StepReco
         raise NotFound(f"job {job_id} has no stored step: see `forge jobs show {job_id}`")
     close = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = (
-        f"did you mean {' or '.join(map(repr, close))}?" if close else f"its first is {names[0]!r};"
+        f"did you mean {' or '.join(map(repr, close))}?" if close else f"its first is {names[0]!r}."
     )
     raise NotFound(f"job {job_id} has no step {name!r}: {hint} See `forge jobs steps {job_id}`")
 
