@@ -24,12 +24,12 @@ class Deploy(Exception):
 class Deploys:
     """A job whose code changes between its runs: ``run(handler)`` claims it once and runs that."""
 
-    def __init__(self, forge: Forge) -> None:
+    def __init__(self, forge: Forge, max_attempts: int = 9) -> None:
         self.forge = forge
         self.job: Any = None
         self.days = 0
 
-        @forge.task(max_attempts=9)
+        @forge.task(max_attempts=max_attempts)
         async def work(ctx: Context) -> Any:
             return await self.handler(ctx)
 
@@ -148,6 +148,29 @@ async def test_a_later_run_decides_anew(forge: Forge) -> None:
     await work.job.aretry()
     assert await work.run(work.calling("b", "c", "new")) is JobStatus.DONE
     assert await work.unused() == ["a"]
+
+
+async def test_a_run_that_is_told_to_stop_marks_nothing(forge: Forge) -> None:
+    work = Deploys(forge, max_attempts=2)
+    await work.run(work.calling("a", "b", "c", end=Deploy))
+    assert await work.run(work.calling("a", "b", "c", end=Deploy)) is JobStatus.FAILED
+    passed_b = asyncio.Event()
+
+    async def long(ctx: Context) -> None:
+        for name in "ac":
+            await ctx.step(name, work.note, name)
+        passed_b.set()
+        await asyncio.sleep(600)
+
+    work.handler = long
+    await work.job.arun_now()
+    async with forge.worker(queues=["default"]):
+        await passed_b.wait()
+        await work.job.acancel()
+        while not (await work.job.arefresh()).ended:
+            await asyncio.sleep(0.02)
+    assert work.job.status is JobStatus.CANCELLED
+    assert StepKind.UNUSED not in await work.kinds()
 
 
 async def test_a_retry_from_a_step_forgets_what_was_said(forge: Forge) -> None:

@@ -100,7 +100,9 @@ def finish_of(
         waited_s=waited_s,
         progress=progress,
     )
-    return finish if run.steps is None else with_unused(run.steps, finish, now)
+    if run.steps is None or isinstance(outcome, Stopped):
+        return finish
+    return with_unused(run.steps, finish, now)
 
 
 def _with_steps(run: Run, backoff: Backoff) -> tuple[StepProgress | None, Backoff]:
