@@ -17,8 +17,8 @@ def waiting_order(in_process: InProcess, number: int = 7) -> str:
     return job.id
 
 
-def drain(in_process: InProcess) -> None:
-    forge = order_shop(in_process.url)
+def drain(in_process: InProcess, parts: tuple[str, ...] = ("box", "label")) -> None:
+    forge = order_shop(in_process.url, parts=parts)
     forge.drain().run()
     forge.close()
 
@@ -57,14 +57,30 @@ def test_steps_are_a_table_of_80_columns(on_file: InProcess) -> None:
     assert document["steps"][0]["value"]["password"] == "***"
 
 
+def test_steps_that_the_last_version_does_not_call_are_marked(on_file: InProcess) -> None:
+    job_id = waiting_order(on_file)
+    on_file.forge("send", "paid", "{}", "--key", "7")
+    drain(on_file, parts=("box",))
+    table = on_file.forge("jobs", "steps", job_id).out
+    assert max(map(len, table.splitlines())) <= 80
+    assert ["fetch[label]", "step", "unused"] in [line.split()[:3] for line in table.splitlines()]
+    assert "\n1 step unused: the run that ended the job did not call it.\n" in table
+    document = on_file.forge("jobs", "steps", job_id, "--json").data
+    assert document["unused"] == 1
+    assert [step["name"] for step in document["steps"] if step["unused"]] == ["fetch[label]"]
+
+
 def test_lists_of_events_and_waits_fit_80_columns(on_file: InProcess) -> None:
     waiting_order(on_file, 10**15)
     on_file.forge("send", "a_name_of_an_event_that_is_rather_long", "--key", "k" * 200)
+    on_file.forge("send", "b", '"some words in a row, more than fit"', "--key", "with spaces " * 9)
     for command in (["events", "list"], ["events", "waiting"], ["queues", "list"], ["stats"]):
         table = on_file.forge(*command)
         assert table.code == 0, table.err
         assert max(map(len, table.out.splitlines())) <= 80
         assert isinstance(on_file.forge(*command, "--json").data, dict)
+    # Each event has one line.
+    assert len(on_file.forge("events", "list").out.splitlines()) == 3
     assert "SUSP" in on_file.forge("queues", "list").out
 
 
@@ -79,7 +95,7 @@ def test_a_dead_job_is_retried_from_a_step(on_file: InProcess) -> None:
     assert unknown.code != 0
     assert "did you mean 'charge'?" in unknown.err
     done = on_file.forge("jobs", "retry", job_id, "--from", "wait:paid")
-    assert done.out == "1 job back in line: 2 steps from 'wait:paid' on run again, 3 kept.\n"
+    assert done.out == "1 job back in line from 'wait:paid': 2 steps run again, 3 kept.\n"
     assert "retry from step" in on_file.forge("audit").out
 
 

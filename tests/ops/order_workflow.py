@@ -3,9 +3,10 @@
 from forge_jobs import Context, Dead, Forge
 
 
-def order_shop(url: str) -> Forge:
+def order_shop(url: str, *, parts: tuple[str, ...] = ("box", "label")) -> Forge:
     """``order(number)`` waits for ``paid`` with the key of its number; the address of the payload
-    ``{"address": "nowhere"}`` kills the job. ``approval()`` waits without a key."""
+    ``{"address": "nowhere"}`` kills the job. ``approval()`` waits without a key. Another version of
+    the code has other ``parts``."""
     forge = Forge(url)
 
     async def charge(number: int) -> dict[str, str]:
@@ -20,7 +21,7 @@ def order_shop(url: str) -> Forge:
     @forge.task(queue="orders", max_attempts=1)
     async def order(number: int, ctx: Context) -> str:
         await ctx.step("charge", charge, number)
-        for part in ("box", "label"):
+        for part in parts:
             await ctx.step.using(key=part)("fetch", fetch, part)
         paid = await ctx.wait_for("paid", key=number, timeout="3d")
         address = paid.get("address") if isinstance(paid, dict) else None

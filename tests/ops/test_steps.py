@@ -16,7 +16,7 @@ from forge_jobs.ops.actions import Action, JobActions, Store
 from forge_jobs.ops.audit import Actor, read_entries
 from forge_jobs.ops.doctor import cluster_findings
 from forge_jobs.ops.event_actions import EventActions
-from forge_jobs.ops.steps import StepState
+from forge_jobs.ops.step_views import StepState
 from tests.ops.order_workflow import order_shop
 
 
@@ -53,6 +53,7 @@ async def test_steps_come_in_the_order_of_time_with_the_open_wait_last(shop: For
     assert all(step.value is UNSET for step in page.steps)
     assert page.steps[0].size > 10
     assert [run.epoch for run in page.runs] == [1]
+    assert [step.run for step in page.steps] == [1, 1, 1, 0]
 
 
 async def test_pages_of_steps_meet_without_a_gap(shop: Forge) -> None:

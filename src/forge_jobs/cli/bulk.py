@@ -57,7 +57,10 @@ _HELP = {
     Action.DUPLICATE: "Enqueue jobs again, as new jobs without their dedupe key.",
 }
 _EXAMPLE = {
-    Action.RETRY: "forge jobs retry --queue mail --status dead --yes",
+    Action.RETRY: (
+        "forge jobs retry --queue mail --status dead --yes\n"
+        "  forge jobs retry 01JABCDEFGHJKMNPQRSTVWXYZ0 --from charge"
+    ),
     Action.CANCEL: "forge jobs cancel --kind send --status scheduled",
     Action.DELETE: "forge jobs delete --status done --older-than 7d",
     Action.RUN_NOW: "forge jobs run-now --queue mail --status failed",

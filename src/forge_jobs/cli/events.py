@@ -146,7 +146,7 @@ def _print_events(page: EventsPage, now: datetime) -> None:
         payload = terminal.one_line(to_json(event.payload).decode(), 60)
         sent = terminal.ago(event.sent_at, now)
         kept = terminal.short(max(0.0, (event.ends_at - now).total_seconds()))
-        rows.add_row(event.name, event.key or "-", sent, kept, payload)
+        rows.add_row(event.name, terminal.cut(event.key or "-"), sent, kept, terminal.cut(payload))
     out.print(rows)
     if page.next is not None:
         out.print(f"\nMore: repeat with --before {page.next}", soft_wrap=True)
@@ -162,9 +162,9 @@ def _print_waits(page: WaitsPage, now: datetime) -> None:
     )
     for wait in page.waits:
         until = "for ever" if wait.deadline is None else terminal.ago(wait.deadline, now)
-        key = "this job" if wait.key == wait.job_id else wait.key or "-"
+        key = "this job" if wait.key == wait.job_id else wait.key or "no key"
         since = terminal.ago(wait.began_at, now)
-        rows.add_row(wait.job_id, wait.kind, wait.name, key, since, until)
+        rows.add_row(wait.job_id, wait.kind, wait.name, terminal.cut(key), since, until)
     out.print(rows)
     if page.next is not None:
         out.print(f"\nMore: repeat with --after {page.next}", soft_wrap=True)

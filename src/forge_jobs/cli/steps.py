@@ -11,7 +11,8 @@ from rich.text import Text
 from forge_jobs.ops import steps
 from forge_jobs.ops.actions import Store
 from forge_jobs.ops.event_actions import EventActions
-from forge_jobs.ops.steps import StepsPage, StepState, StepView
+from forge_jobs.ops.step_views import StepState, StepView
+from forge_jobs.ops.steps import StepsPage
 from forge_jobs.ops.views import to_json
 
 from . import terminal
@@ -69,8 +70,11 @@ async def retry_from(store: Store, job_id: str, step: str, *, as_json: bool) -> 
     if as_json:
         terminal.write_json(to_json(done))
     else:
-        text = f"1 job back in line: {terminal.plural(done.deleted, 'step')} from {done.step!r} on "
-        terminal.console().print(f"{text}run again, {done.kept:,} kept.", soft_wrap=True)
+        again = (
+            f"{terminal.plural(done.deleted, 'step')} run{'s' if done.deleted == 1 else ''} again"
+        )
+        text = f"1 job back in line from {done.step!r}: {again}, {done.kept:,} kept."
+        terminal.console().print(text, soft_wrap=True)
     return OK
 
 
@@ -86,15 +90,19 @@ def _print_page(page: StepsPage) -> None:
     )  # fmt: skip
     for step in page.steps:
         rows.add_row(
-            step.name,
+            terminal.cut(step.name),
             step.kind.value,
-            Text(step.state.value, style=_STYLES[step.state]),
+            _state(step),
             _after((step.began_at - first).total_seconds()),
             _took(step, page.at),
-            str(step.epoch) if step.epoch else "-",
+            str(step.run) if step.run else "-",
             f"{step.size:,}" if step.size else "-",
         )
     out.print(rows)
+    if page.unused:
+        named = f"{terminal.plural(page.unused, 'step')} unused"
+        called = "it" if page.unused == 1 else "them"
+        out.print(f"\n{named}: the run that ended the job did not call {called}.", soft_wrap=True)
     for step in page.steps:
         if step.value is not UNSET:
             out.print(Text(f"\n{step.name}", style="bold"))
@@ -105,6 +113,12 @@ def _print_page(page: StepsPage) -> None:
             out.print(cut, soft_wrap=True)
     if page.next is not None:
         out.print(f"\n{page.total:,} steps. More: repeat with --offset {page.next}", soft_wrap=True)
+
+
+def _state(step: StepView) -> Text:
+    if step.unused:
+        return Text("unused", style="bright_black")
+    return Text(step.state.value, style=_STYLES[step.state])
 
 
 def _after(seconds: float) -> str:

@@ -60,6 +60,11 @@ def table(
     return rows
 
 
+def cut(text: str) -> Text:
+    """A cell of a ``shrink`` column that stays on one line, although it has spaces."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
 def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
     """A list of names and values, one per line; skips None."""
     rows = Table.grid(padding=(0, 2, 0, 0))

@@ -1,5 +1,6 @@
 """What a job handle shows of the job's steps, and how it sends events to the job."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.new_event import new_event
 from forge_jobs.core.status import JobStatus, is_terminal
 from forge_jobs.core.steps import StepKind, StepRecord, is_internal, shown_step
+from forge_jobs.core.unused_steps import read_unused, unused_record
 from forge_jobs.store.jobs import Peek
 
 from .event_client import EventClient
@@ -30,7 +32,8 @@ class StoredStep(Struct, frozen=True):
 
     ``name`` is as people read it: ``fetch[a.png]`` with a key, ``fetch#2`` for a second call.
     ``value`` is plain JSON: that of the function; for an error its class, message and arguments;
-    for an event name, key, payload and time; for a sleep its end.
+    for an event name, key, payload and time; for a sleep its end. ``unused``: the run that ended
+    the job did not use it; always False before the end.
     """
 
     name: str
@@ -38,6 +41,7 @@ class StoredStep(Struct, frozen=True):
     began_at: datetime
     ended_at: datetime
     value: Any = None
+    unused: bool = False
 
 
 class JobHistory:
@@ -87,11 +91,22 @@ class JobHistory:
         while page := await store.steps.page(self.id, after=after, limit=_PAGE):
             found += page
             after = page[-1].name
+        unused = await self._unused(store, found)
         shown = [record for record in found if not is_internal(record.name)]
-        return [_stored_step(one) for one in sorted(shown, key=lambda one: one.began_at)]
+        return [
+            _stored_step(one, one.name in unused)
+            for one in sorted(shown, key=lambda one: one.began_at)
+        ]
+
+    async def _unused(self, store: "Store", found: list[StepRecord]) -> Collection[str]:
+        if not any(one.kind is StepKind.UNUSED for one in found):
+            return ()
+        job = await store.jobs.get(self.id)
+        kept = None if job is None else unused_record(job, found)
+        return () if kept is None else read_unused(kept, found)[0]
 
 
-def _stored_step(record: StepRecord) -> StoredStep:
+def _stored_step(record: StepRecord, unused: bool) -> StoredStep:
     value: Any = None if record.value is None else msgspec.json.decode(record.value)
     if record.kind is StepKind.SLEEP:
         value = to_datetime(value)
@@ -103,4 +118,5 @@ def _stored_step(record: StepRecord) -> StoredStep:
         began_at=to_datetime(record.began_at),
         ended_at=to_datetime(record.ended_at),
         value=value,
+        unused=unused,
     )

@@ -35,6 +35,8 @@ class StepKind(StrEnum):
     *sleep*: the instant until which the job sleeps. *event*: the event that a wait took
     (``core.events.TakenEvent``). *timeout*: a wait whose deadline passed. *cursor*: the ``seq`` of
     the last event of a topic that the job took before a restart; its name is ``cursor_name``.
+    *unused*: the names of steps that the run that ended the job did not use
+    (``core.unused_steps``).
     """
 
     STEP = "step"
@@ -43,6 +45,7 @@ class StepKind(StrEnum):
     EVENT = "event"
     TIMEOUT = "timeout"
     CURSOR = "cursor"
+    UNUSED = "unused"
 
 
 class StepWrite(Struct, frozen=True, gc=False):
@@ -142,7 +145,7 @@ def deadline_name(identity: str) -> str:
 
 
 def is_internal(identity: str) -> bool:
-    """Whether it is a cursor or a deadline, which handlers did not name."""
+    """Whether handlers did not name it: a cursor, a deadline, the names of unused steps."""
     return identity.startswith(_NUMBER_SIGN)
 
 

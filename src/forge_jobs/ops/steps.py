@@ -6,26 +6,28 @@ names, so a page of them in the order of time reads all of the job, without valu
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, NotFound
-from forge_jobs.core.events import EventRecord, WaitRecord, event_key, event_name
-from forge_jobs.core.instant import SECOND, Instant, to_datetime
+from forge_jobs.core.events import EventRecord, event_key, event_name
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.job import JobRecord
 from forge_jobs.core.status import is_terminal
 from forge_jobs.core.steps import StepKind, StepRecord, is_internal, shown_step
+from forge_jobs.core.unused_steps import read_unused, unused_record
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
 from .queries import MAX_PAGE, decode_redacted, get_record
+from .step_views import RunStart, StepView, open_wait, run_starts, step_view
 from .store_time import store_now
 from .views import View, WaitView
 from .waits import job_waits, wait_view
@@ -34,53 +36,21 @@ DEFAULT_LIMIT: Final = 100
 # Values of a page: at most so many bytes, and at least one step.
 MAX_VALUES_BYTES: Final = 1 << 20
 _BATCH: Final = 1_000
-
-
-class StepState(StrEnum):
-    """*stored*: it has a value. *error*: it holds an error that its caller declared. *timeout*: a
-    wait whose deadline passed. *open*: a sleep that has not ended, a wait without its event."""
-
-    STORED = "stored"
-    ERROR = "error"
-    TIMEOUT = "timeout"
-    OPEN = "open"
-
-
-class StepView(View, frozen=True, kw_only=True):
-    """One step of a job. ``name`` is as people read it: ``fetch[a.png]`` with a key, ``fetch#2``
-    for a second call. ``epoch`` is the number of the claim that stored it, 0 for an open wait.
-    ``ended_at`` is the planned end of a sleep, and None for an open wait. ``value`` is left out
-    unless it was asked for."""
-
-    name: str
-    kind: StepKind
-    state: StepState
-    began_at: datetime
-    ended_at: datetime | None
-    duration_s: float | None
-    epoch: int
-    size: int
-    value: Any | UnsetType = UNSET
-
-
-class RunStart(View, frozen=True, kw_only=True):
-    """When the first step of a claim began."""
-
-    epoch: int
-    at: datetime
+_SHOWN_RUNS: Final = 100
 
 
 class StepsPage(View, frozen=True, kw_only=True):
     """Steps in the order in which they began. ``total`` counts all of the job, ``next`` is the
-    offset of the following page. ``began_at`` is that of the first of all, ``at`` the store time,
-    ``until`` the end of the last one that has ended or is planned. ``runs``: the first 100 claims
-    that stored steps."""
+    offset of the following page. ``unused`` counts those of all that the run that ended the job did
+    not use. ``began_at`` is that of the first of all, ``at`` the store time, ``until`` the end of
+    the last one that has ended or is planned. ``runs``: the first 100 claims that stored steps."""
 
     steps: tuple[StepView, ...]
     total: int
     offset: int
     next: int | None
     at: datetime
+    unused: int = 0
     began_at: datetime | None = None
     until: datetime | None = None
     runs: tuple[RunStart, ...] = ()
@@ -127,18 +97,32 @@ async def job_steps(
     values reach 1 MiB. NotFound for an unknown job."""
     check_limit(limit)
     record = await get_record(store, job_id)
-    found = await read_records(store, record.id)
+    everything = await _read_all(store, record.id)
+    found = _named(everything)
+    unused, unused_count = await _unused(store, record, everything)
     waits = await job_waits(store, record)
     now = await store_now(store, clock)
     chosen = found[offset : offset + limit]
     chosen = chosen[: _fitting(chosen)] if values else chosen
     stored = await _values(store, record.id, chosen) if values else {}
     is_live = not is_terminal(record.status)
-    views = [_step_view(one, now, is_live, stored.get(one.name, UNSET)) for one in chosen]
+    runs = run_starts(found)
+    numbers = {run.epoch: number for number, run in enumerate(runs, 1)}
+    views = [
+        step_view(
+            one,
+            run=numbers[one.epoch],
+            now=now,
+            is_live=is_live,
+            unused=one.name in unused,
+            value=stored.get(one.name, UNSET),
+        )
+        for one in chosen
+    ]
     total, after = len(found), offset + len(chosen)
     opened = {wait.step: wait for wait in reversed(waits)}
     if offset <= total == after and len(chosen) < limit:
-        views.extend(_open_wait(wait) for wait in opened.values())
+        views.extend(open_wait(wait) for wait in opened.values())
     ends = [one.ended_at for one in found] + [wait.began_at for wait in waits]
     begins = [one.began_at for one in found] + [wait.began_at for wait in waits]
     return StepsPage(
@@ -147,9 +131,10 @@ async def job_steps(
         offset=offset,
         next=after if after < total or (len(chosen) == limit and opened) else None,
         at=to_datetime(now),
+        unused=unused_count,
         began_at=to_datetime(min(begins)) if begins else None,
         until=to_datetime(max(ends)) if ends else None,
-        runs=_runs(found),
+        runs=tuple(runs[:_SHOWN_RUNS]),
     )
 
 
@@ -163,16 +148,33 @@ async def step_value(store: Store, job_id: str, name: str) -> Any:
 async def read_records(store: Store, job_id: str) -> list[StepRecord]:
     """All steps of a job that its handler named, without values, in the order in which they
     began."""
+    return _named(await _read_all(store, job_id))
+
+
+async def _read_all(store: Store, job_id: str) -> list[StepRecord]:
     found: list[StepRecord] = []
     after: str | None = None
     while True:
         page = await store.steps.page(job_id, after=after, limit=_BATCH, values=False)
         found += page
         if len(page) < _BATCH:
-            break
+            return found
         after = page[-1].name
-    shown = [record for record in found if not is_internal(record.name)]
+
+
+def _named(records: Sequence[StepRecord]) -> list[StepRecord]:
+    shown = [record for record in records if not is_internal(record.name)]
     return sorted(shown, key=lambda record: (record.began_at, record.name))
+
+
+async def _unused(
+    store: Store, job: JobRecord, records: Sequence[StepRecord]
+) -> tuple[Collection[str], int]:
+    kept = unused_record(job, records)
+    if kept is None:
+        return (), 0
+    with_value = await store.steps.page(job.id, names=[kept.name])
+    return read_unused(with_value[0], records) if with_value else ((), 0)
 
 
 def find_step(job_id: str, records: Sequence[StepRecord], name: str) -> StepRecord:
@@ -189,7 +191,7 @@ def find_step(job_id: str, records: Sequence[StepRecord], name: str) -> StepReco
         raise NotFound(f"job {job_id} has no stored step: see `forge jobs show {job_id}`")
     close = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = (
-        f"did you mean {' or '.join(map(repr, close))}?" if close else f"its first is {names[0]!r};"
+        f"did you mean {' or '.join(map(repr, close))}?" if close else f"its first is {names[0]!r}."
     )
     raise NotFound(f"job {job_id} has no step {name!r}: {hint} See `forge jobs steps {job_id}`")
 
@@ -283,48 +285,6 @@ def _value(record: StepRecord) -> Any:
     if record.kind is StepKind.EVENT:
         return {**value, "sent_at": to_datetime(value["sent_at"])}
     return value
-
-
-def _step_view(record: StepRecord, now: Instant, is_live: bool, value: Any) -> StepView:
-    state = StepState.STORED
-    if record.kind is StepKind.ERROR:
-        state = StepState.ERROR
-    elif record.kind is StepKind.TIMEOUT:
-        state = StepState.TIMEOUT
-    elif record.kind is StepKind.SLEEP and is_live and record.ended_at > now:
-        state = StepState.OPEN
-    return StepView(
-        name=redact.prose(shown_step(record.name)),
-        kind=record.kind,
-        state=state,
-        began_at=to_datetime(record.began_at),
-        ended_at=to_datetime(record.ended_at),
-        duration_s=max(0, record.ended_at - record.began_at) / SECOND,
-        epoch=record.epoch,
-        size=record.size,
-        value=value,
-    )
-
-
-def _open_wait(wait: WaitRecord) -> StepView:
-    return StepView(
-        name=redact.prose(shown_step(wait.step)),
-        kind=StepKind.EVENT,
-        state=StepState.OPEN,
-        began_at=to_datetime(wait.began_at),
-        ended_at=None,
-        duration_s=None,
-        epoch=0,
-        size=0,
-    )
-
-
-def _runs(records: Sequence[StepRecord]) -> tuple[RunStart, ...]:
-    first: dict[int, Instant] = {}
-    for record in records:
-        first.setdefault(record.epoch, record.began_at)
-    starts = sorted(first.items())[:100]
-    return tuple(RunStart(epoch=epoch, at=to_datetime(at)) for epoch, at in starts)
 
 
 def _event_view(record: EventRecord) -> EventView:

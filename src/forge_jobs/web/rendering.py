@@ -64,7 +64,7 @@ def countdown_element(at: datetime | None) -> Markup:
 
 
 def duration(seconds: float | None) -> str:
-    """A duration in two units at most: ``2h 46m``."""
+    """A duration in two units at most: ``2 h 46 min``."""
     if seconds is None:
         return "–"
     if seconds < 1:
@@ -72,12 +72,12 @@ def duration(seconds: float | None) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
     rest = int(seconds)
-    units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
     parts: list[str] = []
     for name, length in units:
         count, rest = divmod(rest, length)
         if count:
-            parts.append(f"{count}{name}")
+            parts.append(f"{count} {name}")
         elif parts:
             break
         if len(parts) == 2:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from forge_jobs import Context, Dead, Forge, NoopEcho
+from forge_jobs import Context, Dead, Forge, NoopEcho, Retry
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
@@ -85,6 +85,25 @@ def shop(url: str) -> Forge:
         if isinstance(paid.payload, dict) and paid.payload.get("in") == "sand":
             raise Dead(f"order {number} was paid in sand")
         return f"order {number} is on its way"
+
+    deployed: set[int] = set()
+
+    @forge.task(queue="orders", max_attempts=3, retry=Retry(base="10ms"))
+    async def gift_wrap(number: int, ctx: Context) -> str:
+        """A deploy renames a step, and removes another and a sleep, while the job is retried."""
+        await ctx.step("charge", charge, number)
+        if number in deployed:
+            await ctx.step("choose wrapping", part_of, "wrapping")
+        else:
+            await ctx.step("choose paper", part_of, "paper")
+            with contextlib.suppress(OutOfStock):
+                await ctx.step.using(errors=(OutOfStock,))("gift", gift)
+            await ctx.sleep("0.2s", name="let the glue dry")
+        await ctx.step("tie", part_of, "ribbon")
+        if number not in deployed:
+            deployed.add(number)
+            raise ConnectionError("stopped by a deploy")
+        return f"gift {number} is wrapped"
 
     @forge.cron("0 3 * * *", name="nightly")
     @forge.task(queue="quick")

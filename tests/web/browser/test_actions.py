@@ -58,11 +58,11 @@ def test_slots_retention_and_back_off_are_changed(page: Page, site: Site) -> Non
     card.get_by_text("Retention and back-off").click()
     card.get_by_label("Keep done").fill("2d")
     card.get_by_role("button", name="Set retention").click()
-    expect(card).to_contain_text("done 2d")
+    expect(card).to_contain_text("done 2 d")
     card.get_by_label("back off when throttled").check()
     card.get_by_label("First pause").fill("20s")
     card.get_by_role("button", name="Set back-off").click()
-    expect(card).to_contain_text("20s to")
+    expect(card).to_contain_text("20 s to")
     # two live changes later the form is still open
     expect(card.get_by_role("button", name="Set back-off")).to_be_visible()
 

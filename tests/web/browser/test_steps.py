@@ -127,6 +127,29 @@ async def _itself(store: Any) -> Any:
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
+def test_steps_that_the_last_version_does_not_call_are_marked(
+    browser: Browser, site: Site, colours: Any
+) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    body = json.dumps({"number": next(_NUMBERS)}).encode()
+    (wrap,) = site.enqueue(NewJob(kind="gift_wrap", queue="orders", payload=body, max_attempts=3))
+    with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
+        page.goto(f"/jobs/{wrap}")
+        page.add_script_tag(path=AXE)
+        expect(page.locator(".lead .status")).to_have_text("done")
+        expect(page.locator("#steps-title")).to_contain_text("3 not used")
+        unused = page.locator(".waterfall li.unused")
+        expect(unused.locator(".name > span:first-child")).to_have_text(
+            ["choose paper", "gift", "let the glue dry"]
+        )
+        expect(page.locator(".waterfall li")).to_have_count(6)
+        unused.first.locator("summary").click()
+        expect(unused.first).to_contain_text("its code no longer calls it")
+        expect(unused.first.locator(".value")).to_contain_text("paper is ready")
+        see(page, f"unused-{colours}")
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
 def test_the_waterfall_passes_axe_and_has_its_pictures(
     browser: Browser, site: Site, colours: Any
 ) -> None:

@@ -29,6 +29,7 @@ from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.steps import ClaimedSteps
 from forge_jobs.engine.steps.signals import is_suspended
+from forge_jobs.engine.steps.unused_mark import with_unused
 from forge_jobs.kit.traceback_text import traceback_text
 
 from .error_text import error_text, storable
@@ -86,7 +87,7 @@ def finish_of(
     is_done = isinstance(outcome, Done)
     retry = run.handler.retry
     progress, backoff = _with_steps(run, backoff if retry is None else retry.backoff)
-    return decide(
+    finish = decide(
         run.job,
         outcome,
         now=now,
@@ -99,6 +100,9 @@ def finish_of(
         waited_s=waited_s,
         progress=progress,
     )
+    if run.steps is None or isinstance(outcome, Stopped):
+        return finish
+    return with_unused(run.steps, finish, now)
 
 
 def _with_steps(run: Run, backoff: Backoff) -> tuple[StepProgress | None, Backoff]:

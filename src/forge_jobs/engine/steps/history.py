@@ -7,7 +7,8 @@ import msgspec
 
 from forge_jobs.core.events import TakenEvent, topic_of
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.steps import ClaimedSteps, StepKind, StepRecord
+from forge_jobs.core.steps import ClaimedSteps, StepKind, StepRecord, is_internal
+from forge_jobs.core.unused_steps import UnusedSteps, unused_steps
 
 ReadPage = Callable[[str], Awaitable[list[StepRecord]]]
 _EVENT, _CURSOR, _SLEEP, _TIMEOUT = (
@@ -22,11 +23,15 @@ class History:
     ``read_page`` reads those after a name. Used on the job loop; threads may call ``known``.
     """
 
-    __slots__ = ("_cursors", "_last", "_lock", "_read_page", "_records", "more", "size")
+    __slots__ = (
+        "_cursors", "_last", "_lock", "_read_page", "_records", "_unused", "more", "size",
+    )  # fmt: skip
 
     def __init__(self, claimed: ClaimedSteps | None, read_page: ReadPage) -> None:
         records: tuple[StepRecord, ...] = () if claimed is None else claimed.records
         self._records = {record.name: record for record in records}
+        # Records of earlier runs that this one has not asked for; empty in a first run.
+        self._unused = set(self._records)
         self._last: str = records[-1].name if records else ""
         self._read_page = read_page
         self._lock: asyncio.Lock | None = None
@@ -40,6 +45,7 @@ class History:
     def known(self, name: str) -> tuple[bool, StepRecord | None]:
         """Whether it is known what is stored under ``name``, and that."""
         record = self._records.get(name)
+        self._unused.discard(name)
         return record is not None or not self.more or name <= self._last, record
 
     async def find(self, name: str) -> StepRecord | None:
@@ -60,8 +66,29 @@ class History:
         if record.name not in self._records:
             self.size += len(record.value or b"")
         self._records[record.name] = record
+        self._unused.discard(record.name)
         if self._cursors is not None:
             self._advance(self._cursors, record)
+
+    def unused(self, epoch: int, *, to_the_end: bool) -> UnusedSteps | None:
+        """The steps of earlier claims that this one, ``epoch``, has not asked for; None if it has
+        for all. A run that did not get ``to_the_end`` is only known to have passed those that began
+        before one that it used."""
+        if not (self._unused or self.more):
+            return None
+        # A thread whose handler was told to end may still ask for some.
+        unused = set(self._unused)
+        earlier = [
+            record
+            for record in self._records.values()
+            if record.epoch < epoch and not is_internal(record.name)
+        ]
+        names = [record.name for record in earlier if record.name in unused]
+        if to_the_end:
+            return unused_steps(names, self._last if self.more else None)
+        used = [record.began_at for record in earlier if record.name not in unused]
+        last = max(used, default=0)
+        return unused_steps(name for name in names if self._records[name].began_at < last)
 
     def cursors(self) -> dict[str, int]:
         """The ``seq`` of the last event that the job took, by topic, as far as steps were read."""
@@ -121,3 +148,4 @@ class History:
                     self._records[record.name] = record
                     if self._cursors is not None:
                         self._advance(self._cursors, record)
+                    self._unused.add(record.name)

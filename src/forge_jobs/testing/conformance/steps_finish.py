@@ -1,15 +1,16 @@
 """What a finish adds to a history: sleeps, restarts, attempts that are given back."""
 
 import pytest
+from msgspec import structs
 
 from forge_jobs.core.decide import StepProgress
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import ClaimedJob
-from forge_jobs.core.outcome import Dead, Failed, Parked, Restarted, Snooze
+from forge_jobs.core.outcome import AnyOutcome, Dead, Done, Failed, Parked, Restarted, Snooze
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.steps import StepKind, StepWrite
+from forge_jobs.core.steps import FinishSteps, StepKind, StepWrite
 from forge_jobs.store.jobs import Verdict, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -84,6 +85,26 @@ class TestFinishSteps:
         await write_steps(worker, step(job, "sleep", b"7"))
         assert await worker.finish(job, Parked(None, 1, (sleep_step(job, 1),))) is APPLIED
         assert (await history(store, answer.id))["sleep"].value == b"7"
+
+    @pytest.mark.parametrize("outcome", [Done(), Dead("x"), Failed("x")])
+    async def test_a_finish_that_ends_the_job_stores_its_steps(
+        self, store: Store, worker: Process, outcome: AnyOutcome
+    ) -> None:
+        answer = await enqueue(store, max_attempts=1)
+        other = await enqueue(store)
+        job, plain = await worker.claim(free=2)
+        await write_steps(worker, step(job, "a"))
+        kept = step(job, "###1", b'{"names":["a"]}', kind=StepKind.UNUSED)
+        finish = worker.build_finish(job, outcome, progress=NO_PROGRESS)
+        finish = structs.replace(finish, steps=FinishSteps(steps=(kept,)))
+        for verdict in (APPLIED, ALREADY):
+            both = [finish, worker.build_finish(plain)]
+            assert list((await worker.exchange(finish=both)).verdicts) == [verdict, verdict]
+        expected = JobStatus.DONE if isinstance(outcome, Done) else JobStatus.DEAD
+        assert (await record(store, answer.id)).status is expected
+        assert (await record(store, answer.id)).has_steps
+        assert (await history(store, answer.id))["###1"] == stored(kept)
+        assert await history(store, other.id) == {}
 
     @pytest.mark.parametrize("how", ["sleep", "wait", "restart"])
     async def test_a_cancel_request_ends_a_park_as_cancelled(

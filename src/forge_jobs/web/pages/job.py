@@ -48,7 +48,8 @@ async def retry_from(context: RequestContext, params: Params) -> Notice:
     """Retry the job from a step."""
     step = params.get("step", "")
     done = await context.event_actions.retry_from(params["id"], step)
-    text = f"back in line; {done.deleted:,} steps run again, {done.kept:,} are kept"
+    again = "1 step runs again" if done.deleted == 1 else f"{done.deleted:,} steps run again"
+    text = f"back in line; {again}, {done.kept:,} {'is' if done.kept == 1 else 'are'} kept"
     return Notice(text, forge_command("jobs", "retry", done.id, "--from", done.step))
 
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from forge_jobs.core.status import is_terminal
 from forge_jobs.core.steps import StepKind
-from forge_jobs.ops.steps import StepsPage, StepState, StepView
+from forge_jobs.ops.step_views import StepState, StepView
+from forge_jobs.ops.steps import StepsPage
 from forge_jobs.ops.views import ErrorView, JobView
 
 from .commands import forge_command
@@ -54,6 +55,7 @@ class Waterfall(Struct, frozen=True, kw_only=True):
     runs: int
     marks: tuple[float, ...]
     total: int
+    unused: int
     first: int
     previous: int | None
     next: int | None
@@ -71,6 +73,7 @@ def waterfall(page: StepsPage, job: JobView) -> Waterfall | None:
         runs=len(page.runs),
         marks=tuple(span_s * part / 4 for part in range(5)),
         total=page.total,
+        unused=page.unused,
         first=page.offset + 1,
         previous=max(0, page.offset - PAGE_STEPS) if page.offset else None,
         next=page.next,
