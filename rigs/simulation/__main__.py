@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from rigs.simulation.campaign import default_processes, run_seeds
 from rigs.simulation.coverage import REQUIRED_EVENTS
 from rigs.simulation.cron_command import NODES as CRON_NODES
 from rigs.simulation.cron_command import run_cron
-from rigs.simulation.excerpt import LAST, excerpt
-from rigs.simulation.world import Options, SimulationResult, simulate
-
-_MAX_SHOWN = 20
+from rigs.simulation.world import Options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,21 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         nodes=arguments.nodes or Options().nodes,
         minutes=arguments.minutes,
     )
-    began, seen = SYSTEM_CLOCK.mono(), Counter[str]()
-    virtual_s = 0.0
-    for number, seed in enumerate(seeds, 1):
-        ended = simulate(seed, options)
-        if arguments.trace:
-            print("\n".join(ended.history.lines()))
-        if ended.violations:
-            _report(ended)
-            return 1
-        if arguments.twice and simulate(seed, options).history.records != ended.history.records:
-            print(f"seed {seed} is not deterministic: its second run differs from the first")
-            return 1
-        seen.update(ended.seen)
-        virtual_s += ended.virtual_s
-        _progress(number, len(seeds), SYSTEM_CLOCK.mono() - began)
+    began, seen, virtual_s = SYSTEM_CLOCK.mono(), Counter[str](), 0.0
+    processes = arguments.processes or default_processes(len(seeds))
+    with run_seeds(
+        seeds, options, processes=processes, twice=arguments.twice, trace=arguments.trace
+    ) as reports:
+        for number, report in enumerate(reports, 1):
+            if report.lines:
+                print("\n".join(report.lines))
+            if report.failure:
+                print(report.failure)
+                return 1
+            seen.update(report.seen)
+            virtual_s += report.virtual_s
+            _progress(number, len(seeds), SYSTEM_CLOCK.mono() - began)
     _summary(len(seeds), options, seen, virtual_s, SYSTEM_CLOCK.mono() - began)
     return 0
 
@@ -70,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--seeds", type=_count, default=100, help="how many seeds (100)")
     which.add_argument("--seed", type=int, help="replay this seed")
     defaults = Options()
+    parser.add_argument(
+        "--processes", type=_count, help="run the seeds in so many processes (one per processor)"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--jobs", type=_count, default=defaults.jobs, help="jobs per seed")
     parser.add_argument(
@@ -96,25 +96,6 @@ def _count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("use a whole number from 1")
     return number
-
-
-def _report(ended: SimulationResult) -> None:
-    options = ended.options
-    given = f"--jobs {options.jobs} --nodes {options.nodes} --minutes {options.minutes:g}"
-    if options.workflows != Options().workflows:
-        given += f" --workflows {options.workflows}"
-    if options.bound:
-        given += f" --bound {options.bound}"
-    print(f"\nseed {ended.seed} broke {len(ended.violations)} invariants ({given}):")
-    for violation in ended.violations[:_MAX_SHOWN]:
-        print(f"  {violation.rule}: {violation.text}")
-    if len(ended.violations) > _MAX_SHOWN:
-        print(f"  … and {len(ended.violations) - _MAX_SHOWN} more")
-    first = ended.violations[0]
-    what = "of the simulation" if first.key is None else f"around job {first.key}"
-    print(f"\nthe last {LAST} events {what}:")
-    print("\n".join(excerpt(ended.history, first)))
-    print(f"\nreplay: python -m rigs.simulation --seed {ended.seed} {given} --trace")
 
 
 def _progress(number: int, total: int, took_s: float) -> None:

@@ -73,7 +73,7 @@ def within_limits(history: History, final: FinalState) -> Found:
     """No claim exceeds the current limit of its task or key, or runs a second job of a lane; no job
     is held while its key or lane has room."""
     state, at = _LimitState(), 0
-    for record in history.records:
+    for record in history.effects:
         if record.at != at:
             yield from _between_transactions(state, at)
             at = record.at
@@ -88,6 +88,7 @@ def within_limits(history: History, final: FinalState) -> Found:
                     yield from _claimed(state, record, names)
             case _:
                 pass
+    yield from _between_transactions(state, at)
 
 
 def _claimed(state: _LimitState, transition: Transitioned, names: list[str]) -> Iterator[Violation]:

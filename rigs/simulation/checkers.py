@@ -94,7 +94,7 @@ def fenced(history: History, final: FinalState) -> Found:
     """A finish is applied only to a row that runs under the same owner and epoch (fencing)."""
     held: dict[int, tuple[int | None, int]] = {}
     ended: set[tuple[int, int | None, int]] = set()
-    for record in history.records:
+    for record in history.effects:
         if isinstance(record, Transitioned):
             if record.event is Event.CLAIM:
                 held[record.key] = (record.owner, record.epoch)
@@ -265,7 +265,7 @@ def only_dead_processes_reaped(history: History, final: FinalState) -> Found:
     """Jobs are reaped only from processes that deregistered, were replaced, or lost their lease."""
     lease: dict[int, int] = {}
     alive_until: dict[int, int] = {}
-    for record in history.records:
+    for record in history.effects:
         match record:
             case Registered(at=at, owner=owner, lease_us=lease_us, replaced=replaced):
                 lease[owner] = lease_us
@@ -290,7 +290,7 @@ def only_dead_processes_reaped(history: History, final: FinalState) -> Found:
 def claims_allowed(history: History, final: FinalState) -> Found:
     """Nothing is claimed before it is due, after it expired, or from a paused queue."""
     paused: set[str] = set()
-    for record in history.records:
+    for record in history.effects:
         if isinstance(record, Paused):
             (paused.add if record.paused else paused.discard)(record.queue)
         elif isinstance(record, Claimed):

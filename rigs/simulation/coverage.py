@@ -73,7 +73,12 @@ def count_events(history: History) -> Counter[str]:
     """How often each event of interest happened."""
     seen: Counter[str] = Counter()
     registered: Counter[str] = Counter()
-    for record in history.records:
+    for answer in history.of(Answered):
+        if answer.heard is CallResult.UNKNOWN:
+            seen["replies or requests lost"] += 1
+        elif answer.heard is CallResult.FAIL and answer.note.startswith(Unavailable.__name__):
+            seen["calls refused"] += 1
+    for record in history.effects:
         match record:
             case Stored(duplicate=True):
                 seen["duplicates answered"] += 1
@@ -86,12 +91,6 @@ def count_events(history: History) -> Counter[str]:
             case Fault(what=what):
                 if what in _FAULTS:
                     seen[_FAULTS[what]] += 1
-            case Answered(heard=CallResult.UNKNOWN):
-                seen["replies or requests lost"] += 1
-            case Answered(heard=CallResult.FAIL, note=note) if note.startswith(
-                Unavailable.__name__
-            ):
-                seen["calls refused"] += 1
             case Finished(verdict=Verdict.STALE):
                 seen["stale finishes refused"] += 1
             case Finished(verdict=Verdict.ALREADY):

@@ -231,6 +231,8 @@ class _Contract:
 
             return await self._connection.call(op, effect)
 
+        # Kept, so that the next look-up finds it.
+        setattr(self, method, call)
         return call
 
 

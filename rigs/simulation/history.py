@@ -7,7 +7,8 @@ called and got back (``Called``, ``Answered``), what the store did (``Stored``, 
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -258,16 +259,27 @@ class Fault(Record, frozen=True):
 
 
 class History:
-    """The records in order. Sealed at the end, so that the cleanup is not recorded."""
+    """The records in order. Sealed at the end, so that the cleanup is not recorded.
+
+    ``effects``: the records without those of calls, which are most of them and which few checkers
+    read.
+    """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.effects: list[Record] = []
+        self._by_kind: dict[type[Record], list[Any]] = {}
         self._sealed = False
 
     def add(self, record: Record) -> None:
         """Append, unless sealed."""
-        if not self._sealed:
-            self.records.append(record)
+        if self._sealed:
+            return
+        self.records.append(record)
+        kind = type(record)
+        self._by_kind.setdefault(kind, []).append(record)
+        if kind is not Called and kind is not Answered:
+            self.effects.append(record)
 
     def seal(self) -> None:
         """Ignore all further records."""
@@ -275,7 +287,7 @@ class History:
 
     def of(self, kind: type[R]) -> Iterator[R]:
         """The records of one kind, in order."""
-        return (record for record in self.records if isinstance(record, kind))
+        return iter(self._by_kind.get(kind, ()))
 
     def lines(self, last: int | None = None) -> list[str]:
         """The trace as text, or its last lines."""
@@ -283,6 +295,7 @@ class History:
         return [format_record(record) for record in chosen]
 
 
+@lru_cache(maxsize=10_000)
 def key_of(public_id: str) -> int:
     """The key of the row with a public id, also of a deleted job; -1 for an invalid id."""
     number = ids.decode(public_id)

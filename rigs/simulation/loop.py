@@ -95,6 +95,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise ThreadInSimulation(f"{callback!r} was sent from another thread")
         return self.call_soon(callback, *args, context=context)
 
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:  # fmt: skip
+        """Run the callback after so many virtual seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any,
         context: Context | None = None,
@@ -128,7 +135,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             _, _, handle, realm = heapq.heappop(due)
             self._steps.append((handle, realm))
         steps = self._steps
-        index = self._dice.index(len(steps))
+        index = int(self._dice.roll() * len(steps))
         steps[index], steps[-1] = steps[-1], steps[index]
         handle, realm = steps.pop()
         if handle.cancelled():

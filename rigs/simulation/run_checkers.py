@@ -56,7 +56,7 @@ def starts_allowed(history: History, final: FinalState) -> Found:
     who: dict[int, str] = {}
     last_transition: dict[int, Transitioned] = {}
     resumed_at: dict[str, int] = {}
-    for record in history.records:
+    for record in history.effects:
         match record:
             case Registered(owner=owner):
                 who[owner] = record.who
@@ -100,7 +100,7 @@ def every_run_finished(history: History, final: FinalState) -> Found:
 def _runs(history: History) -> dict[str, list[_Run]]:
     runs: dict[str, list[_Run]] = {}
     open_runs: dict[int, _Run] = {}
-    for record in history.records:
+    for record in history.effects:
         match record:
             case HandlerRan(at=at, run=number, id=job, end=""):
                 run = _Run(record.who, at)

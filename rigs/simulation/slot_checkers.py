@@ -94,7 +94,7 @@ def within_slots(history: History, final: FinalState) -> Found:
     Handlers of a lost claim do not count: the process that runs them is fenced.
     """
     state = _Slots()
-    for record in history.records:
+    for record in history.effects:
         before = state.granted(record.queue) if isinstance(record, ShareChanged) else 0
         started = state.apply(record)
         if isinstance(record, ShareChanged):

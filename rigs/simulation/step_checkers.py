@@ -63,7 +63,7 @@ def stored_steps_stay(history: History, final: FinalState) -> Found:
     """
     histories = _Histories()
     values: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
-    for place, record in enumerate(history.records):
+    for place, record in enumerate(history.effects):
         if isinstance(record, StepStored):
             yield from _written(record, histories)
             values[record.key, record.name].add(_shown_value(record))
@@ -119,7 +119,7 @@ def effects_not_repeated(history: History, final: FinalState) -> Found:
     histories = _Histories()
     claimed: dict[tuple[str, int], int] = {}
     claim_of_run: dict[int, int] = {}
-    for place, record in enumerate(history.records):
+    for place, record in enumerate(history.effects):
         match record:
             case Claimed(who=who, key=key):
                 claimed[who, key] = place
@@ -144,7 +144,7 @@ def events_taken_in_order(history: History, final: FinalState) -> Found:
     back what the deleted steps took."""
     taken: defaultdict[int, dict[str, StepStored]] = defaultdict(dict)
     carried: defaultdict[tuple[int, str], int] = defaultdict(int)
-    for record in history.records:
+    for record in history.effects:
         match record:
             case StepStored(kind=StepKind.EVENT, key=key, name=name, topic=topic, seq=seq):
                 last = max(
@@ -183,9 +183,8 @@ def waits_end(history: History, final: FinalState) -> Found:
     events: defaultdict[str, list[EventStored]] = defaultdict(list)
     open_waits: dict[int, WaitStored] = {}
     due: dict[int, tuple[int, EventStored]] = {}
-    last_at = 0
-    for record in history.records:
-        last_at = record.at
+    last_at = history.records[-1].at if history.records else 0
+    for record in history.effects:
         match record:
             case WaitStored(key=key):
                 open_waits[key] = record
@@ -235,7 +234,7 @@ def parked_jobs_hold_nothing(history: History, final: FinalState) -> Found:
     """No handler of a job runs any more in the process that ended its run with a sleep or a wait,
     so that its slot is free."""
     open_runs: dict[int, tuple[str, int]] = {}
-    for record in history.records:
+    for record in history.effects:
         match record:
             case HandlerRan(who=who, run=run, id=job, end=""):
                 open_runs[run] = (who, key_of(job))
@@ -257,7 +256,7 @@ def attempts_returned_for_progress(history: History, final: FinalState) -> Found
     epochs: dict[int, int] = {}
     attempts: dict[int, int] = {}
     progress: set[tuple[int, int]] = set()
-    for record in history.records:
+    for record in history.effects:
         match record:
             case StepStored(key=key, epoch=epoch, kind=kind):
                 if kind is not StepKind.CURSOR:

@@ -27,7 +27,7 @@ def refused_jobs_wait(history: History, final: FinalState) -> Found:
     needs = dict(_needs(final))
     claimed_at: dict[int, int] = {}
     newer = _NewerProcesses()
-    for record in history.records:
+    for record in history.effects:
         newer.read(record)
         if isinstance(record, Claimed):
             claimed_at[record.key] = record.at

@@ -1,5 +1,6 @@
 """Runs the simulation of a seed and checks its history."""
 
+import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -11,6 +12,8 @@ from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.status import TERMINAL
+from forge_jobs.engine import worker_process
+from forge_jobs.engine.liveness.usage import Usage
 from forge_jobs.store.store import Store
 from rigs.simulation.all_checkers import check_history
 from rigs.simulation.bound import (
@@ -73,7 +76,7 @@ def simulate(seed: int, options: Options | None = None) -> SimulationResult:
     """Run the simulation of a seed and check it."""
     chosen = options or Options()
     world = _World(seed, chosen)
-    with logs_disabled():
+    with logs_disabled(), collections_paused(), machine_hidden():
         final = world.run()
     history = world.sim.history
     return SimulationResult(
@@ -97,6 +100,30 @@ def logs_disabled() -> Generator[None, None, None]:
         yield
     finally:
         log.setLevel(level)
+
+
+@contextmanager
+def collections_paused() -> Generator[None, None, None]:
+    """No collection of reference cycles meanwhile: an eighth of the time, and no finaliser runs at
+    an instant that other objects of this process decide."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def machine_hidden() -> Generator[None, None, None]:
+    """The engine reads no figures of this machine, which no virtual time has."""
+    real = worker_process.read_usage
+    worker_process.read_usage = Usage
+    try:
+        yield
+    finally:
+        worker_process.read_usage = real
 
 
 def make_context(

@@ -245,23 +245,13 @@ def _handled(kill: KillPoint) -> None:
 
 def _finishing(kill: KillPoint) -> None:
     """The update's end and its answers are written and not committed."""
-    after(
-        ExchangeOperation,
-        "__call__",
-        kill,
-        lambda _, one, *__: _has_finish_with_jobs(one._request, "update."),
-    )
-    after(
-        Exchanger,
-        "_in_steps",
-        kill,
-        lambda _, __, ___, ask, *____: _has_finish_with_jobs(ask, "update."),
-    )
+    after(ExchangeOperation, "__call__", kill, lambda _, one, *__: _has_replies(one._request))
+    after(Exchanger, "_in_steps", kill, lambda _, __, ___, ask, *____: _has_replies(ask))
 
 
 def _finished(kill: KillPoint) -> None:
     for store in STORES:
-        after(store, "exchange", kill, lambda _, __, ask: _has_finish_with_jobs(ask, "update."))
+        after(store, "exchange", kill, lambda _, __, ask: _has_replies(ask))
 
 
 def _dead_finishing(kill: KillPoint) -> None:
@@ -329,8 +319,8 @@ def _has_done(ask: Exchange, kind: str) -> bool:
     return any(one.kind.startswith(kind) and one.status is JobStatus.DONE for one in ask.finish)
 
 
-def _has_finish_with_jobs(ask: Exchange, kind: str) -> bool:
-    return any(one.kind.startswith(kind) and one.jobs for one in ask.finish)
+def _has_replies(ask: Exchange) -> bool:
+    return any(one.kind.startswith("update.") and one.jobs for one in ask.finish)
 
 
 def _has_dead(ask: Exchange) -> bool:

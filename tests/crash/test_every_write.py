@@ -5,10 +5,12 @@ not happen again, the event is taken once, and the result is that of a run witho
 """
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +221,15 @@ async def _die_at_each(stores: Stores, places: Iterable[int], moment: Moment) ->
     return [run.result() for run in runs]
 
 
+def _write_numbers(url: str, moment: Moment, writes: int) -> range:
+    """Every write; on Postgres every fifth one, unless ``CRASH_EVERY=1`` asks for all. The first of
+    them is another one each day, and not the same for both moments, so that the days of a week
+    reach every write."""
+    every = int(os.environ.get("CRASH_EVERY", "5")) if url.startswith("postgres") else 1
+    day = datetime.now(UTC).toordinal() + 2 * list(Moment).index(moment)
+    return range(1 + day % every, writes + 1, every)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", list(Moment))
 async def test_a_worker_dies_at_every_write(any_url: str, tmp_path: Path, moment: Moment) -> None:
@@ -228,9 +239,10 @@ async def test_a_worker_dies_at_every_write(any_url: str, tmp_path: Path, moment
     assert calm.effects == Counter(EFFECTS)
     # Of the twelve steps at most those of the gather share a write; two checks and four ends.
     assert len(calm.writes) >= 9 + 2 + 4, calm.writes
-    every = 5 if any_url.startswith("postgres") else 1
-    ended = await _die_at_each(stores, range(1, len(calm.writes) + 1, every), moment)
+    ended = await _die_at_each(stores, _write_numbers(any_url, moment, len(calm.writes)), moment)
     died = [one for one in ended if one.record.crashes]
+    repeated = sum(one.effects.total() - len(EFFECTS) for one in ended)
+    print(f"{moment} {len(ended)} of {len(calm.writes)} writes: {len(died)} died, {repeated} again")
     assert len(died) >= len(ended) // 2, [one.writes for one in ended]
     if moment is Moment.BEFORE:
         # Some effect happened again: otherwise no death came between an effect and its value.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rigs.simulation import __main__ as command
+from rigs.simulation.campaign import run_seeds
 from rigs.simulation.coverage import REQUIRED_EVENTS
 from rigs.simulation.excerpt import excerpt
 from rigs.simulation.world import Options, SimulationResult, simulate
@@ -93,6 +94,35 @@ def test_the_command_prints_a_summary(capsys: pytest.CaptureFixture[str]) -> Non
     output = capsys.readouterr().out
     assert "2 seeds, 3 nodes" in output
     assert "jobs stored" in output
+
+
+def test_seeds_split_over_processes_give_the_summary_of_one(
+    project_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--seeds", "3", "--jobs", "10", "--workflows", "5", "--minutes", "0.2"]
+    assert command.main([*arguments, "--processes", "1"]) == 0
+    # In a process of its own, because multiprocessing keeps one more process until its end.
+    split = subprocess.run(
+        [sys.executable, "-m", "rigs.simulation", *arguments, "--processes", "2"],
+        cwd=project_root,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    summary = capsys.readouterr().out.splitlines()[1:]
+    assert split.stdout.splitlines()[1:] == summary != []
+
+
+def test_failures_are_reported_in_the_order_of_the_seeds() -> None:
+    options = Options(jobs=20, workflows=5, minutes=0.2, drain_s=0.0)
+    with run_seeds([7, 5], options, processes=1, twice=False, trace=True) as reports:
+        told = list(reports)
+    assert [report.seed for report in told] == [7, 5]
+    for report in told:
+        assert f"seed {report.seed} broke" in report.failure
+        assert "stuck" in report.failure
+        assert any(_is_event(line) for line in report.lines)
 
 
 @pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--seed", "x"], ["--what"]])
