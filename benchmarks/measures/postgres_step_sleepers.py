@@ -69,7 +69,7 @@ class PostgresStepSleepers:
                 "rest",
                 SECONDS,
                 jobs=bench.size.jobs(1_000, 50),
-                seconds=0.1 if bench.size.quick else REST_SECONDS,
+                rest_s=0.1 if bench.size.quick else REST_SECONDS,
                 stored=stored,
             )
 

@@ -68,14 +68,14 @@ class Steps:
         asyncio.run(run())
         return {"resumed": self._noted.values}
 
-    def rest(self, jobs: int, seconds: float, stored: int = 0) -> dict[str, Any]:
-        """Memory of a worker `seconds` after `jobs` no-op jobs, beside what its store holds.
+    def rest(self, jobs: int, rest_s: float, stored: int = 0) -> dict[str, Any]:
+        """Memory of a worker `rest_s` seconds after `jobs` no-op jobs, beside what its store holds.
 
         `stored`: it parks so many sleeping workflows first, and its memory is read before, too.
         """
-        return asyncio.run(self._rest(jobs, seconds, stored))
+        return asyncio.run(self._rest(jobs, rest_s, stored))
 
-    async def _rest(self, jobs: int, seconds: float, stored: int) -> dict[str, Any]:
+    async def _rest(self, jobs: int, rest_s: float, stored: int) -> dict[str, Any]:
         import psutil
 
         sleep = self._tasks()["sleep"]
@@ -84,7 +84,7 @@ class Steps:
         async with self._worker():
             await self._app.noop.aenqueue_many([()] * jobs)
             await asyncio.wait_for(reached.wait(), LIMIT_SECONDS)
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(rest_s)
             before = process.memory_info().rss
             for first in range(0, stored, BATCH):
                 await sleep.aenqueue_many([()] * min(BATCH, stored - first))
@@ -92,7 +92,7 @@ class Steps:
             while stored and self._noted.count < stored and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
             if stored:
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(rest_s)
             return {"before": before, "after": process.memory_info().rss}
 
     def park(self, jobs: int) -> dict[str, Any]:
