@@ -115,6 +115,7 @@ ROWS = {
         *_loaded("failing", "drain, failing handlers", 30_000),
         *_loaded("limited", "drain, limit per key", 20_000, 1_200),
         *_loaded("due", "drain, all due at once", 100_000),
+        *_loaded("steps", "drain, 20 durable steps each", 2_000, 50),
     )
 }
 

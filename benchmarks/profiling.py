@@ -1,4 +1,4 @@
-"""Where our own time goes: `python -m benchmarks --profile drain` (or enqueue, await, def).
+"""Where our own time goes: `python -m benchmarks --profile drain` (or enqueue, await, def, steps).
 
 Two passes over the same work in a child process, both from the moment the worker is up. First a
 sampler that is woken by the processor time the process has spent, not by the wall clock, and
@@ -24,13 +24,16 @@ from typing import Any, Protocol
 from benchmarks.bench import OURS, Size, open_bench, prepare_database
 from benchmarks.processes import start_child
 from benchmarks.systems import load
+from benchmarks.systems.forge_loads import LOADS
 
 LEVEL = "normal"
-PROFILED = {
-    "drain": ("drain", "noop", 50_000),
-    "def": ("drain", "noop_def", 50_000),
-    "await": ("drain", "wait", 20_000),
-    "enqueue": ("enqueue", "noop", 20_000),
+# What is called, how often, and what is seeded for it. A call of `steps` is a step.
+PROFILED: dict[str, tuple[str, int, dict[str, str]]] = {
+    "drain": ("drain", 50_000, {"kind": "noop"}),
+    "def": ("drain", 50_000, {"kind": "noop_def"}),
+    "await": ("drain", 20_000, {"kind": "wait"}),
+    "enqueue": ("enqueue", 20_000, {}),
+    "steps": ("drain", 1_000, {"load": "steps"}),
 }
 SAMPLE_SECONDS = 0.001
 TOP = 30
@@ -122,7 +125,9 @@ def frame_name(frame: FrameType) -> str:
 
 def profile(name: str) -> int:
     """Seed in one child, then profile in two more; print both views."""
-    verb, kind, jobs = PROFILED[name]
+    verb, jobs, seeded = PROFILED[name]
+    load_name = seeded.get("load", "")
+    calls = LOADS[load_name].calls(jobs) if load_name else jobs
     with open_bench(Size(1, quick=False)) as bench:
         if not bench.has(OURS):
             print("Forge Jobs cannot be imported here; run `make setup` first.", file=sys.stderr)
@@ -131,10 +136,10 @@ def profile(name: str) -> int:
             with bench.store() as store:
                 if verb == "drain":
                     with bench.agent(OURS, store, LEVEL) as producer:
-                        producer.ask("seed", jobs=jobs, kind=kind)
+                        producer.ask("seed", jobs=jobs, **seeded)
                     prepare_database(store)
                 child = start_child(
-                    ["benchmarks.profiling", str(store), verb, str(jobs), how],
+                    ["benchmarks.profiling", str(store), verb, str(calls), how, load_name],
                     bench.home / "profile.log",
                     {},
                 )
@@ -145,7 +150,7 @@ def profile(name: str) -> int:
     return 0
 
 
-def profiled(store: str, verb: str, jobs: int, how: str) -> None:
+def profiled(store: str, verb: str, jobs: int, how: str, load_name: str) -> None:
     """The child: run the work under one of the two profilers."""
     profiler = PROFILERS[how]()
     system: Any = load(OURS)(Path(store), LEVEL, lambda *_, **__: profiler.start())
@@ -153,7 +158,7 @@ def profiled(store: str, verb: str, jobs: int, how: str) -> None:
         system.enqueue(jobs=100)
         profiler.start()
     started = time.monotonic()
-    getattr(system, verb)(jobs=jobs)
+    getattr(system, verb)(jobs=jobs, **({"load": load_name} if load_name else {}))
     profiler.stop()
     seconds = time.monotonic() - started
     print(f"{verb} of {jobs:,} jobs at {LEVEL.upper()}, {how}: {seconds:.2f} s with start and stop")
@@ -162,4 +167,4 @@ def profiled(store: str, verb: str, jobs: int, how: str) -> None:
 
 
 if __name__ == "__main__":
-    profiled(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    profiled(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])

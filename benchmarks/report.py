@@ -26,6 +26,8 @@ DISTRIBUTIONS = {
     "forge": "forge-jobs",
     "forge-postgres": "forge-jobs",
     "raw-sql": "asyncpg",
+    "raw-steps": "asyncpg",
+    "absurd": "absurd-sdk",
     "gateway": "forge-jobs",
 }
 

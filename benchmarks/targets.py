@@ -84,6 +84,43 @@ POSTGRES_ANALYZE = Target(
     "postgres-analyze", "Postgres: speed after ANALYZE, to before", 0.8, 0.95, "×"
 )
 
+STEPS = Target("steps", "steps, FULL, to DBOS on SQLite", 15, 40, "×", level="full")
+POSTGRES_STEPS = Target("postgres-steps", "Postgres: steps, to the best peer", 8, 15, "×")
+POSTGRES_STEPS_LIMIT = Target(
+    "postgres-steps-limit", "Postgres: steps, of raw SQL inserts", 40, 60, "%"
+)
+POSTGRES_STEPS_COST = Target(
+    "postgres-steps-cost", "Postgres: CPU per step, best peer's to ours", 5, 10, "×"
+)
+POSTGRES_STEP_LONE = Target(
+    "postgres-step-lone", "Postgres: a lone step, to the best peer", 1, 0.7, "×", Sense.MAX_AT
+)
+POSTGRES_RESUME_DBOS = Target(
+    "postgres-step-resume-dbos", "Postgres: resume, faster than DBOS", 5, 20, "×"
+)
+POSTGRES_RESUME_ABSURD = Target(
+    "postgres-step-resume-absurd", "Postgres: resume, to absurd", 1.2, 0.8, "×", Sense.MAX_AT
+)
+# No aim was set for memory and for the call of a broadcast: it is the bar.
+POSTGRES_SLEEPING = Target(
+    "postgres-step-sleeping", "Postgres: memory of 5,000 sleeping jobs", 1, 1, "MB", Sense.MAX_AT
+)
+POSTGRES_WAITING = Target(
+    "postgres-step-waiting", "Postgres: memory of 100,000 waiting jobs", 5, 5, "MB", Sense.MAX_AT
+)
+POSTGRES_SEND_P50 = Target(
+    "postgres-step-send-p50", "Postgres: send to next step, idle, p50", 5, 3, "ms", Sense.MAX_AT
+)
+POSTGRES_SEND_P99 = Target(
+    "postgres-step-send-p99", "Postgres: send to next step, idle, p99", 20, 10, "ms", Sense.MAX_AT
+)
+POSTGRES_BROADCAST = Target(
+    "postgres-step-broadcast", "Postgres: one event, 10,000 pending", 1.5, 0.5, "s", Sense.MAX_AT
+)
+POSTGRES_BROADCAST_CALL = Target(
+    "postgres-step-broadcast-call", "Postgres: that sender's own call", 50, 50, "ms", Sense.MAX_AT
+)
+
 PAGES = Target("pages", "the slowest page over 1 M jobs", 100, 50, "ms", Sense.BELOW)
 PAGES_BUSY = Target("pages-busy", "drain with 20 pages open, to none", 0.95, 0.98, "×")
 PAGES_SIGHT = Target(
@@ -112,6 +149,9 @@ ALL = (
     POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
     POSTGRES_SNAPSHOT, POSTGRES_SERVER, POSTGRES_SYNC, POSTGRES_AWAIT, POSTGRES_ENDED,
     POSTGRES_RECOVERY, POSTGRES_ANALYZE,
+    STEPS, POSTGRES_STEPS, POSTGRES_STEPS_LIMIT, POSTGRES_STEPS_COST, POSTGRES_STEP_LONE,
+    POSTGRES_RESUME_DBOS, POSTGRES_RESUME_ABSURD, POSTGRES_SLEEPING, POSTGRES_WAITING,
+    POSTGRES_SEND_P50, POSTGRES_SEND_P99, POSTGRES_BROADCAST, POSTGRES_BROADCAST_CALL,
     PAGES, PAGES_BUSY, PAGES_SIGHT, PAGES_IDLE, POSTGRES_PAGES, POSTGRES_PAGES_BUSY,
     POSTGRES_PAGES_SIGHT, POSTGRES_PAGES_IDLE,
 )  # fmt: skip

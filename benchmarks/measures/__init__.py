@@ -21,8 +21,15 @@ from benchmarks.measures.postgres_enqueue import PostgresEnqueue
 from benchmarks.measures.postgres_idle import PostgresIdle
 from benchmarks.measures.postgres_recovery import PostgresRecovery
 from benchmarks.measures.postgres_snapshot import PostgresSnapshot
+from benchmarks.measures.postgres_step_broadcast import PostgresStepBroadcast
+from benchmarks.measures.postgres_step_lone import PostgresStepLone
+from benchmarks.measures.postgres_step_resume import PostgresStepResume
+from benchmarks.measures.postgres_step_send import PostgresStepSend
+from benchmarks.measures.postgres_step_sleepers import PostgresStepSleepers
+from benchmarks.measures.postgres_steps import PostgresSteps
 from benchmarks.measures.postgres_waiting import PostgresWaiting
 from benchmarks.measures.start import Start
+from benchmarks.measures.steps import Steps
 from benchmarks.measures.sync import Sync
 from benchmarks.measures.waiting import Waiting
 
@@ -37,6 +44,7 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "metrics": Metrics,
     "limits": Limits,
     "pool": Pool,
+    "steps": Steps,
     "pages": Pages,
     "postgres-drain": PostgresDrain,
     "postgres-enqueue": PostgresEnqueue,
@@ -48,6 +56,12 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "postgres-await": PostgresWaiting,
     "postgres-recovery": PostgresRecovery,
     "postgres-ended": PostgresEnded,
+    "postgres-steps": PostgresSteps,
+    "postgres-step-lone": PostgresStepLone,
+    "postgres-step-resume": PostgresStepResume,
+    "postgres-step-sleepers": PostgresStepSleepers,
+    "postgres-step-send": PostgresStepSend,
+    "postgres-step-broadcast": PostgresStepBroadcast,
     "postgres-pages": PostgresPages,
     "door": Door,
 }

@@ -18,8 +18,9 @@ Opener = Callable[[Path, str, Announce], object]
 OURS = "forge"
 OURS_POSTGRES = "forge-postgres"
 RAW = "raw-sql"
+RAW_STEPS = "raw-steps"
 GATEWAY = "gateway"
-OWN = frozenset({OURS, OURS_POSTGRES, RAW, GATEWAY})
+OWN = frozenset({OURS, OURS_POSTGRES, RAW, RAW_STEPS, GATEWAY})
 PACKAGES = {
     "forge": "forge_jobs",
     "huey": "huey",
@@ -27,10 +28,13 @@ PACKAGES = {
     "persist-queue": "persistqueue",
     "forge-postgres": "forge_jobs",
     "raw-sql": "asyncpg",
+    "raw-steps": "asyncpg",
     "pgqueuer": "pgqueuer",
     "procrastinate": "procrastinate",
     "saq": "saq.queue",
     "chancy": "chancy",
+    "absurd": "absurd_sdk",
+    "dbos": "dbos",
     "gateway": "telegram_gateway.serving",
     "aiogram": "aiogram",
     "python-telegram-bot": "telegram.ext",
@@ -42,10 +46,13 @@ MODULES = {
     "persist-queue": "benchmarks.systems.persist_queue",
     "forge-postgres": "benchmarks.systems.forge_postgres",
     "raw-sql": "benchmarks.systems.raw_sql",
+    "raw-steps": "benchmarks.systems.raw_steps",
     "pgqueuer": "benchmarks.systems.pgqueuer",
     "procrastinate": "benchmarks.systems.procrastinate",
     "saq": "benchmarks.systems.saq",
     "chancy": "benchmarks.systems.chancy",
+    "absurd": "benchmarks.systems.absurd",
+    "dbos": "benchmarks.systems.dbos",
     "gateway": "benchmarks.systems.gateway",
     "aiogram": "benchmarks.systems.aiogram_door",
     "python-telegram-bot": "benchmarks.systems.telegram_bot_door",

@@ -17,13 +17,14 @@ from typing import Any
 from benchmarks.systems import Announce, forge_rows
 from benchmarks.systems.forge_loads import LOADS
 from benchmarks.systems.forge_pages import Pages
+from benchmarks.systems.forge_steps import Steps
 from benchmarks.systems.timing import span, trickle
 
 CALL_LIMIT_SECONDS = 55.0
 BATCH = 1_000
 
 
-class ForgeSystem(Pages):
+class ForgeSystem(Pages, Steps):
     """One Forge on one store."""
 
     def __init__(self, directory: Path, url: str, announce: Announce) -> None:

@@ -16,7 +16,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 BATCH = 1_000
-# Jobs by state, their `attempts` and the dedupe `keys` that are taken.
+# Steps of a workflow, for every system.
+STEPS = 20
+# Jobs by state, their `attempts`, the dedupe `keys` that are taken and the stored `steps`.
 Rows = dict[str, int]
 
 
@@ -151,4 +153,31 @@ class Due(Load):
         return {"scheduled": jobs}
 
 
-LOADS: dict[str, Load] = {load.name: load for load in (Keyed(), Failing(), Limited(), Due())}
+class Steps(Load):
+    """Each job takes durable steps that do nothing, one after the other. A call is a step."""
+
+    name = "steps"
+
+    def register(self, app: Any) -> Any:
+        from forge_jobs import Context
+
+        async def step() -> None:
+            app.TALLY.count()
+
+        @app.forge.task(kind="steps", queue=app.QUEUE)
+        async def steps(ctx: Context) -> None:
+            for _ in range(STEPS):
+                await ctx.step("step", step)
+
+        return steps
+
+    def calls(self, jobs: int) -> int:
+        return jobs * STEPS
+
+    def ended(self, jobs: int) -> Rows:
+        return {"done": jobs, "attempts": jobs, "steps": self.calls(jobs)}
+
+
+LOADS: dict[str, Load] = {
+    load.name: load for load in (Keyed(), Failing(), Limited(), Due(), Steps())
+}

@@ -51,7 +51,8 @@ def _table(store: Path, name: str, before_0_1: str) -> str:
 
 
 def state(store: Path) -> dict[str, int]:
-    """Rows by state, their `attempts` and the dedupe `keys` that are taken; without zeros."""
+    """Rows by state, their `attempts`, the dedupe `keys` that are taken and the `steps`; without
+    zeros."""
     dedupe_keys = _table(store, "dedupe_keys", "dedupe")
     [(attempts, keys)] = postgres.ask(
         store,
@@ -59,8 +60,14 @@ def state(store: Path) -> dict[str, int]:
         "SELECT attempts FROM forge.jobs UNION ALL SELECT attempts FROM forge.history) AS j),"
         f" (SELECT count(*) FROM {dedupe_keys})",
     )
-    found = {**by_status(store), "attempts": attempts, "keys": keys}
+    found = {**by_status(store), "attempts": attempts, "keys": keys, "steps": _steps(store)}
     return {name: number for name, number in found.items() if number}
+
+
+def _steps(store: Path) -> int:
+    """How many steps are stored; none where an earlier commit knows no steps."""
+    [(known,)] = postgres.ask(store, "SELECT to_regclass('forge.steps') IS NOT NULL")
+    return postgres.ask(store, "SELECT count(*) FROM forge.steps")[0][0] if known else 0
 
 
 def discord(store: Path) -> list[str]:
@@ -78,8 +85,29 @@ def discord(store: Path) -> list[str]:
     return [] if counted == rows else [f"the counters say {counted}, the rows are {rows}"]
 
 
-def multiply(store: Path, copies: int, sorts: tuple[tuple[str, str], ...] = SORTS) -> None:
-    """Beside the newest row of each sort `copies` more like it, made inside the server."""
+def copy_suspended(store: Path, copies: int) -> None:
+    """Beside the newest suspended job `copies` more that wait for the same."""
+    # None of them is due before the others: without a deadline that is the last moment there is.
+    multiply(store, copies, (("jobs", "suspended"),), moving=("enqueued_at", "started_at"))
+    postgres.ask(
+        store,
+        "INSERT INTO forge.waits (job, began_at, after, since, epoch, topic, step, deadline)"
+        " SELECT j.id, w.began_at, w.after, w.since, w.epoch, w.topic, w.step, w.deadline"
+        " FROM forge.waits w, forge.jobs j WHERE j.status = 'suspended' AND j.id > w.job"
+        " AND NOT EXISTS (SELECT 1 FROM forge.waits o WHERE o.job = j.id) RETURNING 1",
+    )
+
+
+def multiply(
+    store: Path,
+    copies: int,
+    sorts: tuple[tuple[str, str], ...] = SORTS,
+    moving: tuple[str, ...] = MOVING,
+) -> None:
+    """Beside the newest row of each sort `copies` more like it, made inside the server.
+
+    `moving`: the columns that rise by a microsecond from copy to copy.
+    """
     with psycopg.connect(postgres.address(store), autocommit=True) as link:
         link.execute("SET synchronous_commit = off")
         for table, status in sorts:
@@ -91,7 +119,7 @@ def multiply(store: Path, copies: int, sorts: tuple[tuple[str, str], ...] = SORT
                     [table],
                 )
             ]
-            values = ", ".join(value_of(name) for name in columns)
+            values = ", ".join(value_of(name, moving) for name in columns)
             query = (
                 f"INSERT INTO forge.{table} ({', '.join(columns)})"
                 f" SELECT {values} FROM forge.{table} AS t, generate_series(1, {copies}) AS n(i)"
@@ -108,7 +136,7 @@ def multiply(store: Path, copies: int, sorts: tuple[tuple[str, str], ...] = SORT
             )
 
 
-def value_of(column: str) -> str:
+def value_of(column: str, moving: tuple[str, ...]) -> str:
     if column == "id":
         return "nextval(pg_get_serial_sequence('forge.jobs', 'id'))"
-    return f"t.{column} + n.i" if column in MOVING else f"t.{column}"
+    return f"t.{column} + n.i" if column in moving else f"t.{column}"

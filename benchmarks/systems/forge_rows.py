@@ -97,17 +97,27 @@ def counts(store: Path) -> dict[str, int]:
 
 
 def state(store: Path) -> dict[str, int]:
-    """Rows by state, their `attempts` and the dedupe `keys` that are taken; without zeros."""
+    """Rows by state, their `attempts`, the dedupe `keys` that are taken and the `steps`; without
+    zeros."""
     connection = connect(store)
     try:
+        steps = _steps(connection)
         [attempts] = connection.execute(
             f"SELECT coalesce(sum(attempts), 0) FROM {TABLE}"
         ).fetchone()
         [keys] = connection.execute("SELECT count(*) FROM forge_dedupe").fetchone()
     finally:
         connection.close()
-    found = {**by_status(store), "attempts": attempts, "keys": keys}
+    found = {**by_status(store), "attempts": attempts, "keys": keys, "steps": steps}
     return {name: number for name, number in found.items() if number}
+
+
+def _steps(connection: sqlite3.Connection) -> int:
+    """How many steps are stored; none where an earlier commit knows no steps."""
+    known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'forge_steps'").fetchone()
+    if known is None:
+        return 0
+    return connection.execute("SELECT count(*) FROM forge_steps").fetchone()[0]
 
 
 def discord(store: Path) -> list[str]:

@@ -15,11 +15,10 @@ from typing import Any
 
 from benchmarks import postgres
 from benchmarks.systems import Announce
-from benchmarks.systems.timing import callers, span_async, trickle_async
+from benchmarks.systems.timing import STOP_SUFFIX, callers, span_async, trickle_async
 
 CALL_LIMIT_SECONDS = 55.0
 BATCH = 1_000
-STOP_SUFFIX = ".stop"
 
 
 class CallCounter:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+# Beside the file of the stamps: tells a worker to stop.
+STOP_SUFFIX = ".stop"
 
 
 def span(action: Callable[[], object], jobs: int) -> dict[str, Any]:
@@ -81,3 +86,40 @@ async def callers(count: int, share: int, call: Callable[[], Awaitable[object]])
             await call()
 
     await asyncio.gather(*(caller() for _ in range(count)))
+
+
+class Notes:
+    """What one handler after the other notes while a command runs; `file`: where stamps go."""
+
+    file: Path
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.values: list[float] = []
+        self.count = 0
+        self.since: float | None = None
+        self._ended = threading.Event()
+
+    def add(self, value: float) -> None:
+        self.values.append(value)
+
+    async def arrived(self) -> None:
+        """A step: the milliseconds since `since`."""
+        assert self.since is not None
+        self.add((time.monotonic() - self.since) * 1_000)
+
+    async def stamp(self, sent: float) -> None:
+        """A step: one line with the milliseconds since `sent`."""
+        milliseconds = (time.monotonic() - sent) * 1_000
+        with self.file.open("a") as stamps:
+            stamps.write(f"{milliseconds!r}\n")
+
+    def end(self) -> None:
+        self._ended.set()
+
+    async def ended(self) -> None:
+        """Until a handler has called `end`, on whatever event loop."""
+        while not self._ended.is_set():
+            await asyncio.sleep(0.005)

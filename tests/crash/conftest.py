@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from forge_jobs import Forge
-from forge_jobs.core.job import JobRecord
+from forge_jobs.core.job import JobRecord, NewJob
 from rigs.storms.history import read_all
 
 APP = "tests.crash.jobs:forge"
@@ -73,6 +73,14 @@ class Site:
     def enqueue(self, kind: str, name: str, **more: Any) -> str:
         options = {key: more.pop(key) for key in ("max_attempts",) if key in more}
         return self.forge.enqueue(kind, {"name": name, **more}, queue="crash", **options).id
+
+    def fill(self, kind: str, count: int) -> None:
+        """Many jobs in one transaction."""
+        jobs = [
+            NewJob(kind=kind, queue="crash", payload=b'{"name":"%d"}' % number)
+            for number in range(count)
+        ]
+        self.forge.client.enqueue_many(jobs, None)
 
     def job(self, job_id: str) -> JobRecord:
         found = self.forge.client.access.run(lambda store: store.jobs.get(job_id))

@@ -37,6 +37,11 @@ async def rest(name: str, seconds: float) -> str:
 
 
 @forge.task(queue="crash")
+async def sleep_durably(name: str, ctx: Context) -> None:
+    await ctx.sleep("1h")
+
+
+@forge.task(queue="crash")
 def rest_in_thread(name: str, seconds: float) -> str:
     note("start", name)
     time.sleep(seconds)
