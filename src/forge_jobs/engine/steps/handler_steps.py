@@ -65,7 +65,6 @@ class HandlerSteps:
     undeclared: dict[str, str] = field(default_factory=dict[str, str])
     _running: set[str] = field(default_factory=set[str])
     _blocked: dict[str, _Blocked] = field(default_factory=dict[str, _Blocked])
-    _changed: set[str] = field(default_factory=set[str])
     _parked_at: str | None = None
 
     # -- steps ------------------------------------------------------------------------------------
@@ -176,9 +175,7 @@ class HandlerSteps:
         )
         if options.on_change == "dead":
             raise Dead(f"{text}, and on_change='dead' forbids to use that value")
-        if step.identity not in self._changed:
-            self._changed.add(step.identity)
-            self.port.warn(f"{text}; the stored value is used")
+        self.port.warn(f"{text}; the stored value is used")
 
     async def _tried(
         self,
