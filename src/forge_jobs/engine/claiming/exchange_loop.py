@@ -24,6 +24,7 @@ from forge_jobs.engine.running.outcome import unstorable
 from forge_jobs.engine.running.run import NEVER
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
+from forge_jobs.kit.next_turn import next_turn
 from forge_jobs.store.jobs import Exchange, Exchanged, JobStore, Want
 
 from .background_finisher import BackgroundFinisher
@@ -203,6 +204,10 @@ class ExchangeLoop:
         if self._overlap and self._background_finisher.start(batch, _wanted_jobs(wants)):
             batch = EMPTY_BATCH
         await self._call(batch, wants, now, steps)
+        if not steps.is_empty:
+            # Handlers whose steps were answered run first: their next steps belong into the same
+            # exchange as those that came in meanwhile.
+            await next_turn()
 
     def _is_healthy(self) -> bool:
         """Whether a second call may run beside this one: no error, no reconciliation pending."""
