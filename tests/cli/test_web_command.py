@@ -38,7 +38,7 @@ def test_an_open_address_needs_credentials(in_process: InProcess, host: str) -> 
     said = in_process.forge("web", "--host", host)
     assert said.code != 0
     # Whole: a word such as "password:" would have hidden the next one.
-    assert "set FORGE_WEB_PASSWORD" in said.err
+    assert "Set FORGE_WEB_PASSWORD" in said.err
     assert "***" not in said.err
 
 
