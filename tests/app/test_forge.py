@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -24,6 +24,7 @@ from forge_jobs import (
     Refused,
     Retry,
 )
+from forge_jobs.app.worker import run_worker
 from forge_jobs.engine.requests import published_kinds_cache
 
 
@@ -307,6 +308,26 @@ def test_u15e_drain_has_a_way_for_synchronous_code(forge: Forge) -> None:
     assert forge.drain(["default"]).run().done == 1
     assert [job.result(timeout=10) for job in jobs] == [2, 4]
     assert forge.drain().run().ran == 0
+
+
+def test_an_error_of_a_sync_drain_or_run_has_no_cause_of_ours(forge: Forge) -> None:
+    @forge.task(max_attempts=1)
+    async def send() -> None:
+        raise ConnectionError("smtp is away")
+
+    job = send.enqueue()
+    forge.drain().run()
+    assert job.refresh().errors[0].message == "ConnectionError: smtp is away"
+
+    class Failing:
+        async def serve(self) -> None:
+            raise ConnectionError("smtp is away")
+
+    async def close() -> None: ...
+
+    with pytest.raises(ConnectionError) as caught:
+        run_worker(cast("Any", Failing()), close)
+    assert caught.value.__context__ is None
 
 
 async def test_u15e_drain_has_an_async_twin_and_may_still_be_awaited(forge: Forge) -> None:

@@ -10,6 +10,19 @@ if TYPE_CHECKING:
     from forge_jobs.engine.drain import DrainReport
 
 
+def has_running_loop() -> bool:
+    """Whether an event loop runs on this thread.
+
+    Asked before, not in an ``except`` around, the work: there its errors would name the missing
+    loop as what they happened after.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class PendingDrain(Coroutine[Any, Any, "DrainReport"]):
     """A drain that has not started: ``await`` it, or call ``run()`` from synchronous code.
 
@@ -27,9 +40,7 @@ class PendingDrain(Coroutine[Any, Any, "DrainReport"]):
 
         Refused on a thread whose event loop is running: it would wait for itself.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not has_running_loop():
             return asyncio.run(self._work)
         self._work.close()
         raise Refused(

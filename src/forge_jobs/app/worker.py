@@ -19,6 +19,7 @@ from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
+from .pending_drain import has_running_loop
 from .worker_signals import WorkerSignals
 
 if TYPE_CHECKING:
@@ -190,9 +191,7 @@ def run_worker(worker: EmbeddedWorker, close: Callable[[], Awaitable[None]]) -> 
         finally:
             await close()
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not has_running_loop():
         asyncio.run(serve())
         return
     raise Refused(
