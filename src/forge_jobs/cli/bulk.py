@@ -217,7 +217,7 @@ def _print_size(request: _BulkRequest, size: CappedCount) -> int:
     elif size.jobs == 0:
         terminal.console().print("No jobs match.")
     else:
-        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} match.")
+        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} match{'es' * (size.jobs == 1)}.")
     return OK
 
 
