@@ -217,7 +217,8 @@ def _print_size(request: _BulkRequest, size: CappedCount) -> int:
     elif size.jobs == 0:
         terminal.console().print("No jobs match.")
     else:
-        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} match{'es' * (size.jobs == 1)}.")
+        verb = "matches" if size.jobs == 1 else "match"
+        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} {verb}.")
     return OK
 
 

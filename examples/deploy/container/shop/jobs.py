@@ -1,4 +1,4 @@
-"""The application of the container and of the manifests: one task. FORGE_URL says where its jobs are."""
+"""The application of the container and of the manifests. FORGE_URL says where its jobs are."""
 
 import logging
 
