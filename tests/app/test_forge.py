@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -24,6 +24,7 @@ from forge_jobs import (
     Refused,
     Retry,
 )
+from forge_jobs.app.worker import run_worker
 from forge_jobs.engine.requests import published_kinds_cache
 
 
@@ -318,6 +319,18 @@ def test_an_error_in_a_synchronous_drain_is_that_of_the_handler_alone(forge: For
     assert forge.drain().run().failed == 1
     assert job.refresh().error == "ConnectionError: no answer"
     assert "event loop" not in (job.traceback or "")
+
+
+def test_an_error_of_a_sync_run_has_no_cause_of_ours() -> None:
+    class Failing:
+        async def serve(self) -> None:
+            raise ConnectionError("smtp is away")
+
+    async def close() -> None: ...
+
+    with pytest.raises(ConnectionError) as caught:
+        run_worker(cast("Any", Failing()), close)
+    assert caught.value.__context__ is None
 
 
 async def test_u15e_drain_has_an_async_twin_and_may_still_be_awaited(forge: Forge) -> None:

@@ -64,6 +64,13 @@ def test_a_filter_is_previewed_and_needs_confirmation(in_process: InProcess) -> 
     assert (nothing.code, nothing.out) == (0, "No jobs match.\n")
 
 
+def test_a_dry_run_says_how_many_jobs_match(in_process: InProcess) -> None:
+    in_process.fill(dead(1))
+    assert in_process.forge("jobs", "retry", "--all", "--dry-run").out == "Retry: 1 job matches.\n"
+    in_process.fill(dead(1))
+    assert in_process.forge("jobs", "retry", "--all", "--dry-run").out == "Retry: 2 jobs match.\n"
+
+
 def test_an_action_without_ids_or_filter_is_refused(in_process: InProcess) -> None:
     in_process.fill(dead(1))
     bare = in_process.forge("jobs", "delete", "--yes")

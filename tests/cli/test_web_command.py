@@ -37,7 +37,9 @@ def test_it_serves_until_a_signal(shell: Shell) -> None:
 def test_an_open_address_needs_credentials(in_process: InProcess, host: str) -> None:
     said = in_process.forge("web", "--host", host)
     assert said.code != 0
-    assert "FORGE_WEB_PASSWORD" in said.err
+    # Whole: a word such as "password:" would have hidden the next one.
+    assert "Set FORGE_WEB_PASSWORD" in said.err
+    assert "***" not in said.err
 
 
 def test_a_short_password_is_refused(

@@ -20,6 +20,8 @@ PARTS = {
     "testing/pytest.ini": "testing/test_shop.py",
     "gateway/Dockerfile": "gateway/compose.yaml",
 }
+# Files to copy, not programs to run: tests/docs/test_monitoring_files.py reads every one of them.
+TO_COPY = ("deploy/", "monitoring/")
 
 
 def files() -> list[str]:
@@ -30,6 +32,7 @@ def files() -> list[str]:
         path.relative_to(EXAMPLES).as_posix()
         for path in found
         if not any(mark in path.as_posix() for mark in left)
+        and not path.relative_to(EXAMPLES).as_posix().startswith(TO_COPY)
     )
 
 

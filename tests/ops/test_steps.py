@@ -208,4 +208,4 @@ async def test_the_doctor_counts_suspended_jobs_of_a_queue_that_nobody_serves(sh
     store, _ = await waiting_order(shop)
     findings = cluster_findings(await queries.overview(store))
     texts = [finding.message for finding in findings if finding.subject == "queue orders"]
-    assert texts == ["1 jobs wait (1 of them for an event): no living worker serves queue 'orders'"]
+    assert texts == ["1 job waits (1 of them for an event): no living worker serves queue 'orders'"]

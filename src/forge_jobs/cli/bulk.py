@@ -220,7 +220,8 @@ def _print_size(request: _BulkRequest, size: CappedCount) -> int:
     elif size.jobs == 0:
         terminal.console().print("No jobs match.")
     else:
-        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} match.")
+        verb = "matches" if size.jobs == 1 else "match"
+        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} {verb}.")
     return OK
 
 

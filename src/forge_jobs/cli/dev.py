@@ -26,7 +26,11 @@ _GRACE_S: Final = 5.0
 
 def dev(
     app: Annotated[
-        str, typer.Argument(metavar="APP", help="Where the Forge object is: pkg.module:name.")
+        str,
+        typer.Argument(
+            metavar="APP",
+            help="Where the Forge object is: pkg.module:name, from the working folder.",
+        ),
     ],
     queues: Annotated[
         str | None, typer.Option("--queues", metavar="LIST", help="Same as forge worker --queues.")

@@ -25,7 +25,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MAX_PROCESSES: Final = 256
 
 HELP: Final = {
-    "app": "Where the Forge object is: pkg.module:name.",
+    "app": "Where the Forge object is: pkg.module:name, from the working folder.",
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
     "Default: FORGE_QUEUES, else what app and forge.toml declare, else those of the app's tasks.",
     "processes": "Worker processes.",

@@ -95,7 +95,7 @@ def cluster_findings(cluster: Overview) -> list[Finding]:
 def _queue_findings(queue: QueueView) -> Sequence[Finding]:
     suspended = queue.counts[JobStatus.SUSPENDED]
     waiting = sum(queue.counts[status] for status in WAITING) + suspended
-    waiting_text = f"{waiting:,} jobs wait"
+    waiting_text = "1 job waits" if waiting == 1 else f"{waiting:,} jobs wait"
     if suspended:
         waiting_text += f" ({suspended:,} of them for an event)"
     subject = f"queue {queue.name}"

@@ -29,7 +29,7 @@ def check_host(host: str, credentials: Credentials | None) -> None:
     """Refuse to listen on an address other than loopback without credentials."""
     if host not in LOOPBACK and credentials is None:
         raise Refused(
-            f"--host {host} would open Mission Control to others without a password: set "
+            f"--host {host} would open Mission Control to others, and nobody had to log in. Set "
             "FORGE_WEB_PASSWORD (see `forge web password`) or FORGE_WEB_TOKENS "
             "(see `forge web token`), or listen on 127.0.0.1"
         )
