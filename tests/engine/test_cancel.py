@@ -115,11 +115,19 @@ async def test_p34_a_cancel_from_elsewhere_is_notified_and_waits_for_no_heartbea
         await asyncio.sleep(600)
 
     rig.on("work", body)
-    # A heartbeat and a poll of minutes, so that only the notification can explain the end.
-    slow = EngineSettings(lease_s=900.0, heartbeat_s=300.0, poll_s=300.0, shutdown_s=10.0)
+    # Heartbeats and polls of minutes, so that only the notification can explain the end.
+    slow = EngineSettings(
+        lease_s=900.0, heartbeat_s=300.0, poll_s=300.0, control_s=300.0, shutdown_s=10.0
+    )
     async with rig.working(settings=slow):
         running = await rig.add("work")
         await started.wait()
+
+        async def is_marked() -> bool:
+            return (await rig.record(running)).started_at is not None
+
+        # The exchange that stores the mark would bring the request too.
+        await until(is_marked)
         await rig.store.jobs.act(BulkAction.CANCEL, Selection(ids=(running,)), limit=1)
         record = await rig.reaches(running)
         assert record.status is JobStatus.CANCELLED
