@@ -33,7 +33,8 @@ setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages $(VENV)/.pooler $(VENV)/.ser
 demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on a SQLite file, live in the terminal
 	@$(BIN)/forge demo $(ARGS)
 
-docs: $(VENV)/.package $(VENV)/.docs $(VENV)/.pages ## Build the documentation as a site in build/docs
+docs: $(VENV)/.package $(VENV)/.dev $(VENV)/.docs $(VENV)/.pages ## Build the documentation as a site in build/docs
+	@$(PY) -m scripts.docs_site.reference
 	@$(PY) -m scripts.docs_site $(ARGS)
 
 test: setup $(VENV)/.docs $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
