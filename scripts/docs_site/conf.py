@@ -1,13 +1,14 @@
 """Settings of Sphinx for the site: Markdown through MyST, Furo as theme, nothing fetched."""
 
 from importlib.metadata import version as installed
+from pathlib import Path
 
 project = "Forge Jobs"
 author = "The Forge Jobs authors"
 copyright = author
 version = release = installed("forge-jobs")
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "scripts.docs_site.sidebar"]
 exclude_patterns = [".doctrees"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
@@ -24,6 +25,7 @@ html_theme = "furo"
 html_title = f"Forge Jobs {version}"
 html_static_path = ["theme"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "search_scores.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
