@@ -1,3 +1,8 @@
+// Part of the script of the search page.
+
+// The lines below a result are read from its page, which a browser allows to no page opened as a file.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
 // Guides and reference first: records of decisions, listings of files and project pages come last.
 var Scorer = {
   score: ([page, , , , score]) => (/^(decisions|files|project)\//.test(page) ? score / 20 : score),

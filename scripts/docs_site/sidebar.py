@@ -35,7 +35,7 @@ def _navigation(listed: dict[str, list[tuple[str, str]]], page: str, path_to: An
     for section, entries in listed.items():
         caption = f'<span class="caption-text">{html.escape(section)}</span>'
         items = "".join(_item(label, name, name == shown, path_to) for label, name in entries)
-        parts.append(f'<p class="caption" role="heading">{caption}</p><ul>{items}</ul>')
+        parts.append(f'<p class="caption">{caption}</p><ul>{items}</ul>')
     return "".join(parts)
 
 
