@@ -13,6 +13,8 @@ exclude_patterns = [".doctrees"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
 nitpicky = True
+# Quotes and dashes are printed as they are written: many are part of a command.
+smartquotes = False
 # Blocks without a language are output of commands, or pseudocode.
 highlight_language = "text"
 

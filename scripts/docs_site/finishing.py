@@ -6,8 +6,8 @@ from typing import Final
 
 _CHANGES: Final = (
     # Two landmarks of one kind need names.
-    (re.compile(r'<aside class="sidebar-drawer"'), '<aside aria-label="Pages" class="sidebar-drawer"'),
-    (re.compile(r'<aside class="toc-drawer'), '<aside aria-label="On this page" class="toc-drawer'),
+    (re.compile(r'<aside (?=class="sidebar-drawer)'), '<aside aria-label="Pages" '),
+    (re.compile(r'<aside (?=class="toc-drawer)'), '<aside aria-label="On this page" '),
     # What scrolls must be reachable by the keyboard.
     (re.compile(r"<pre>"), '<pre tabindex="0">'),
     (re.compile(r'<div class="table-wrapper'), '<div tabindex="0" class="table-wrapper'),
@@ -15,7 +15,7 @@ _CHANGES: Final = (
     (re.compile(r"<th class=\"head\"><p></p></th>"), '<td class="head"></td>'),
     # The page of search results has no heading of the first level.
     (re.compile(r'<div id="search-results">'), '<h1>Search</h1><div id="search-results">'),
-)  # fmt: skip
+)
 
 
 def finish(folder: Path) -> None:

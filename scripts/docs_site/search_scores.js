@@ -4,8 +4,10 @@
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
 // Guides and reference first: records of decisions, listings of files and project pages come last.
+// Of a page and its section the section comes first.
 var Scorer = {
-  score: ([page, , , , score]) => (/^(decisions|files|project)\//.test(page) ? score / 20 : score),
+  score: ([page, , anchor, , score]) =>
+    (/^(decisions|files|project)\//.test(page) ? score / 20 : score) + (anchor ? 0.01 : 0),
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },

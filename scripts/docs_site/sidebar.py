@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import navigation
-from .staging import place
+from .staging import site_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def setup(app: Any) -> dict[str, Any]:
     """Called by Sphinx; before the theme, which has the default priority of 500."""
     listed = {
-        section: [(one.label, place(one.path).with_suffix("").as_posix()) for one in entries]
+        section: [(one.label, site_path(one.path).with_suffix("").as_posix()) for one in entries]
         for section, entries in navigation.sections(ROOT).items()
     }
 

@@ -36,7 +36,7 @@ def stage(root: Path, folder: Path) -> None:
     _Staging(root, folder, navigation.sections(root)).run()
 
 
-def place(path: Path) -> Path:
+def site_path(path: Path) -> Path:
     """Where a file of the repository is in the site's pages."""
     top, *rest = path.parts
     if path.suffix in _PICTURES:
@@ -113,7 +113,7 @@ class _Staging:
             self._to_do.append(path)
 
     def _copy(self, path: Path) -> None:
-        target = self._folder / place(path)
+        target = self._folder / site_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         source = self._root / path
         if path.suffix in _PICTURES:
@@ -142,13 +142,13 @@ class _Staging:
 
     def _folder_page(self, path: Path) -> str:
         files = sorted(one.name for one in (self._root / path).iterdir() if one.is_file())
-        here = place(path).parent
+        here = site_path(path).parent
         lines = [f"- [{name}]({os.path.relpath(self._target(path, name), here)})" for name in files]
         return "\n".join([f"# {path.name}", "", f"`{path.as_posix()}`", "", *lines, ""])
 
     def _link(self, page: Path, target: str) -> str:
         try:
-            return os.path.relpath(self._target(page.parent, target), place(page).parent)
+            return os.path.relpath(self._target(page.parent, target), site_path(page).parent)
         except BadLink as error:
             raise BadLink(f"{page}: {error}") from None
 
@@ -161,7 +161,7 @@ class _Staging:
             raise BadLink(f"the link to {name} leads to no file of the repository")
         path = found.relative_to(self._root)
         self._want(path)
-        return place(path)
+        return site_path(path)
 
 
 def _listing(path: Path, text: str) -> str:
@@ -171,6 +171,6 @@ def _listing(path: Path, text: str) -> str:
 
 
 def _tree(caption: str, entries: list[navigation.Entry]) -> str:
-    lines = [f"{one.label} <{place(one.path).with_suffix('').as_posix()}>" for one in entries]
+    lines = [f"{one.label} <{site_path(one.path).with_suffix('').as_posix()}>" for one in entries]
     listed = "\n".join(lines)
     return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"

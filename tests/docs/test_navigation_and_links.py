@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.docs_site import navigation
-from scripts.docs_site.staging import BadLink, outside_fences, place, rewrite_links, stage
+from scripts.docs_site.staging import BadLink, outside_fences, rewrite_links, site_path, stage
 from tests.repository.test_repository import committed_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,4 +134,4 @@ def test_files_outside_docs_become_pages(tmp_path: Path) -> None:
     ],
 )
 def test_places_of_pages(path: str, target: str) -> None:
-    assert place(Path(path)).as_posix() == target
+    assert site_path(Path(path)).as_posix() == target

@@ -54,14 +54,15 @@ def test_every_option_is_on_a_page(options: Any) -> None:
     for name in options.__annotations__:
         assert f"| `{name}` |" in section
         # Not only in the table: what it does is said, too.
-        assert name in section.split("| --- |")[0] or options is EngineSettings
+        assert f"`{name}" in section.split("\n| field |")[0]
 
 
 def test_every_environment_variable_is_on_the_page() -> None:
     read = {
         node.value
         for path in (ROOT / "src" / "forge_jobs").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if _VARIABLE.search(text := path.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and _VARIABLE.fullmatch(node.value)

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from scripts.docs_site import navigation
-from scripts.docs_site.staging import place
+from scripts.docs_site.staging import site_path
 from tests.browser_start import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def _is_local(address: str) -> bool:
 
 def test_every_page_of_the_repository_is_in_the_site(site: Path) -> None:
     for path in navigation.pages(ROOT):
-        assert (site / place(path).with_suffix(".html")).is_file(), path
+        assert (site / site_path(path).with_suffix(".html")).is_file(), path
     text = (site / "postgres.html").read_text(encoding="utf-8")
     sidebar = text.split('class="sidebar-tree"')[1].split("</aside>")[0]
     for section, entries in navigation.sections(ROOT).items():
@@ -156,7 +156,7 @@ def test_the_search_finds_pages_without_a_network(site: Path, page: Page) -> Non
     first = page.locator("ul.search li a").first
     expect(first).to_contain_text("bad_url")
     first.click()
-    expect(page).to_have_url(re.compile(r"reference/errors\.html.*#bad_url$"))
+    expect(page).to_have_url(re.compile(r"reference/errors\.html.*#bad-url$"))
     expect(page.get_by_role("heading", name="bad_url")).to_be_in_viewport()
 
 

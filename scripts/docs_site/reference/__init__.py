@@ -32,9 +32,9 @@ def pages() -> dict[str, str]:
         "http.md": http_routes.page(),
         "metrics.md": metric_names.page(),
     }
-    places = links.places(made)
+    targets = links.targets(made)
     return {
-        name: _NOTE + links.with_links(name, text, places).rstrip() + "\n"
+        name: _NOTE + links.with_links(name, text, targets).rstrip() + "\n"
         for name, text in made.items()
     }
 

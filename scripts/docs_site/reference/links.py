@@ -11,7 +11,7 @@ _NAME: Final = re.compile(r"(?<![\[\w])`([A-Z]\w+)`(?!\])")
 _PAGE: Final = re.compile(r"\bdocs/([\w-]+\.md)")
 
 
-def places(pages: Mapping[str, str]) -> dict[str, str]:
+def targets(pages: Mapping[str, str]) -> dict[str, str]:
     """Where each public name is described: page and anchor."""
     found = {
         name: f"{file}#{name.lower()}"
@@ -23,7 +23,7 @@ def places(pages: Mapping[str, str]) -> dict[str, str]:
     return {**errors, **found}
 
 
-def with_links(page: str, text: str, places: Mapping[str, str]) -> str:
+def with_links(page: str, text: str, targets: Mapping[str, str]) -> str:
     """The page with names in its prose linked, except in the section that describes them."""
     section = ""
     in_code = False
@@ -31,10 +31,10 @@ def with_links(page: str, text: str, places: Mapping[str, str]) -> str:
 
     def linked(match: re.Match[str]) -> str:
         name = match.group(1)
-        place = places.get(name)
-        if place is None or name == section:
+        target = targets.get(name)
+        if target is None or name == section:
             return match.group()
-        return f"[`{name}`]({place.removeprefix(page)})"
+        return f"[`{name}`]({target.removeprefix(page)})"
 
     for line in text.splitlines():
         if line.startswith("```"):

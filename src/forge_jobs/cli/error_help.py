@@ -40,7 +40,7 @@ class Explanation:
 
 def explanations() -> dict[str, Explanation]:
     """All codes, in the order of the tree in ``core.errors``."""
-    data = files(__package__).joinpath("error_help.toml").read_text(encoding="utf-8")
+    data = files("forge_jobs.cli").joinpath("error_help.toml").read_text(encoding="utf-8")
     classes = {one.code: one for one in error_classes()}
     return {
         code: _explanation(code, texts, classes.get(code))
@@ -78,15 +78,16 @@ def explain(
 
 
 def plain(text: str) -> str:
-    """A docstring's text as one paragraph for the terminal."""
-    return " ".join(text.split()).replace("``", "")
+    """A docstring's text as one paragraph, with code as messages have it."""
+    return " ".join(text.split()).replace("``", "`")
 
 
 def _explanation(
     code: str, texts: Mapping[str, str], error: type[ForgeError] | None
 ) -> Explanation:
     if error is None:
-        return Explanation(code=code, **texts)
+        means, do, page, by = (texts[key] for key in ("means", "do", "page", "by"))
+        return Explanation(code=code, means=means, do=do, page=page, by=by)
     parent = error.__mro__[1].__name__
     return Explanation(
         code=code,
