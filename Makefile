@@ -21,7 +21,7 @@ SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix check cover bench storm sim fmt lock clean
+.PHONY: help setup demo docs test matrix check cover bench storm sim fmt lock clean
 
 help: ## Show this list
 	@echo "Forge Jobs: durable background jobs for Python."
@@ -34,7 +34,11 @@ setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages $(VENV)/.pooler $(VENV)/.ser
 demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on a SQLite file, live in the terminal
 	@$(BIN)/forge demo $(ARGS)
 
-test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
+docs: $(VENV)/.package $(VENV)/.dev $(VENV)/.docs $(VENV)/.pages ## Build the documentation as a site in build/docs
+	@$(PY) -m scripts.docs_site.reference
+	@$(PY) -m scripts.docs_site $(ARGS)
+
+test: setup $(VENV)/.docs $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
 	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) $(SPREAD) $(T)
 
@@ -109,6 +113,11 @@ $(VENV)/.pages: $(VENV)/.made package.json package-lock.json scripts/web_assets.
 $(VENV)/.dev: $(VENV)/.made requirements/dev.txt
 	@echo "Installing the test tools (requirements/dev.txt, about 100 MB the first time) ..."
 	@$(INSTALL) requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.made requirements/docs.txt
+	@echo "Installing the generator of the documentation (requirements/docs.txt) ..."
+	@$(INSTALL) requirements/docs.txt
 	@touch $@
 
 $(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh

@@ -22,3 +22,4 @@ compile node "$@"
 compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt \
     -c requirements/gateway.txt "$@"
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
+compile docs -c requirements/base.txt -c requirements/web.txt -c requirements/gateway.txt -c requirements/dev.txt "$@"

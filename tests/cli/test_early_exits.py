@@ -133,7 +133,8 @@ def test_an_invalid_forge_toml_stops_every_command(bare: Shell, words: list[str]
     (bare.folder / "forge.toml").write_text("queues = [")
     done = answer(bare, *words, FORGE_URL="")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"forge: {_BAD_TOML.format(folder=bare.folder)}\n"
+    more = "(more: forge help bad_config)"
+    assert done.stderr == f"forge: {_BAD_TOML.format(folder=bare.folder)} {more}\n"
 
 
 def test_an_invalid_forge_toml_stops_a_worker(bare: Shell) -> None:
@@ -149,7 +150,7 @@ def test_an_invalid_forge_toml_stops_a_worker(bare: Shell) -> None:
 def test_a_wrong_address_is_a_one_line_error(bare: Shell, words: list[str]) -> None:
     done = answer(bare, *words, FORGE_URL="redis://me:hunter2@h/0")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"forge: {_NO_REDIS}\n"
+    assert done.stderr == f"forge: {_NO_REDIS} (more: forge help not_yet)\n"
 
 
 def test_mission_control_on_a_port_in_use_is_a_one_line_error(bare: Shell, taken: int) -> None:

@@ -17,7 +17,7 @@ COMMANDS = [
     "queues unthrottle", "db", "db create", "db migrate", "db status", "db drop", "db reset",
     "cron", "cron list", "cron create", "cron set", "cron run", "cron history", "cron enable",
     "cron disable", "cron delete", "limits", "limits list", "limits set", "limits drain", "web",
-    "audit",
+    "audit", "help",
 ]  # fmt: skip
 
 

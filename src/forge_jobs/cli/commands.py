@@ -96,6 +96,7 @@ COMMANDS: Final = (
     ("doctor", STORE, "health", "doctor"),
     ("db", STORE, "database", ""),
     ("bench", STORE, "bench", "bench"),
+    ("help", STORE, "error_help", "explain"),
 )
 
 
@@ -129,7 +130,7 @@ def run(arguments: Sequence[str]) -> int:
         app = tree(arguments[0] if arguments else None)
         code = app(args=list(arguments), prog_name="forge", standalone_mode=False)
     except ForgeError as error:
-        print_error(str(error), code=error.code, as_json=as_json)
+        print_error(str(error), code=error.code, as_json=as_json, explained=True)
         return exit_code(error)
     except Stop as stop:
         print_error(str(stop), code=stop.code, as_json=as_json)

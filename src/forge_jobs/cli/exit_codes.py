@@ -27,10 +27,12 @@ def exit_code(error: ForgeError) -> int:
     return REFUSED if isinstance(error, Invalid | Conflict) else FAILED
 
 
-def print_error(message: str, *, code: str, as_json: bool) -> None:
-    """Print an error on stderr: one line of text, or one JSON object with its code."""
+def print_error(message: str, *, code: str, as_json: bool, explained: bool = False) -> None:
+    """Print an error on stderr: one line of text, or one JSON object with its code. ``explained``
+    adds the command that says more."""
     clean = redact.prose(message)
     if as_json:
         print(json.dumps({"error": {"code": code, "message": clean}}), file=sys.stderr)
     else:
-        print(f"forge: {' '.join(clean.split())}", file=sys.stderr)
+        more = f" (more: forge help {code})" if explained else ""
+        print(f"forge: {' '.join(clean.split())}{more}", file=sys.stderr)

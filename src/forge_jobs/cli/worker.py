@@ -66,7 +66,7 @@ def worker(arguments: Sequence[str]) -> int:
     try:
         return start(**vars(given))
     except ForgeError as error:
-        print_error(str(error), code=error.code, as_json=False)
+        print_error(str(error), code=error.code, as_json=False, explained=True)
         return exit_code(error)
 
 

@@ -71,16 +71,23 @@ class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
     ``lease_s`` is the process lease. ``heartbeat_s`` None means five heartbeats per lease; there
-    are never fewer than three. ``shutdown_s`` is how long a slow store gets for the last writes,
-    after ``grace_s``.
+    are never fewer than three. At a shutdown running jobs get ``grace_s``, and after that a slow
+    store gets ``shutdown_s`` for the last writes.
     ``strict`` holds a slot until the outcome of its job is durable. ``prefetch_s`` bounds how much
     work is claimed before a slot is free; a claim that has not started after ``prefetch_hold_s`` is
     released. ``max_unwritten`` bounds the finishes that a crash may lose (their jobs run again);
     None means 256, or 1,024 where a server writes them while the next jobs run. There, from
     ``min_background_finishes`` successes and as many wanted jobs on, finishes and claims go in two
-    concurrent calls. ``metrics`` False (FORGE_METRICS=0) records neither durations nor process
-    samples. ``log_jobs`` (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are
-    logged at DEBUG otherwise.
+    concurrent calls. No finish waits longer than ``unwritten_s``.
+    ``poll_s`` is how often a worker looks for jobs that nothing announced, and ``control_s`` how
+    often for what operators changed. ``retention_minutes_s``: how long the metrics of single
+    minutes are kept. A job whose process died ``isolate_after_crashes`` times runs in a child
+    process of its own. An idle child ends after ``child_idle_s``, a busy one after
+    ``max_child_jobs`` jobs. ``max_slots`` bounds the slots of this process. ``backoff`` holds for
+    tasks without ``retry=``; ``budgets`` bounds what is not an attempt.
+    ``metrics`` False (FORGE_METRICS=0) records neither durations nor process samples. ``log_jobs``
+    (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are logged at DEBUG
+    otherwise.
     """
 
     lease_s: float = 15.0

@@ -1,0 +1,1 @@
+"""The site of the documentation: `make docs` builds it from docs/ with Sphinx."""
