@@ -16,6 +16,9 @@ from typing import Final
 
 _BLOCK: Final = re.compile(r"^```mermaid\n(.*?)^```\n", re.M | re.S)
 _STYLE: Final = re.compile(r"<style>.*?</style>\n?", re.S)
+_SIZE: Final = re.compile(r'viewBox="0 0 (\S+) (\S+)" width="\S+"')
+# Labels at the right edge are drawn beyond it.
+_MARGIN: Final = 60
 _DRAW: Final = Path(__file__).with_name("diagrams.mjs")
 
 
@@ -61,9 +64,15 @@ def _figure(source: str, drawing: str, number: int) -> str:
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#diagram-{number}-\1)", svg)
     svg = re.sub(r"^<svg ", f'<svg role="img" aria-label="Diagram {number}" ', svg.lstrip())
     svg = re.sub(r"\n\s*\n", "\n", svg)
+    svg = _SIZE.sub(_wider, svg, count=1)
     return (
         "```{raw} html\n"
         f'<figure class="diagram"><div tabindex="0" role="group" aria-label="Diagram {number}">\n'
         f"{svg}</div>\n<details><summary>The diagram as text</summary>\n"
         f'<pre tabindex="0">{html.escape(source)}</pre></details></figure>\n```\n'
     )
+
+
+def _wider(match: re.Match[str]) -> str:
+    width = float(match.group(1)) + _MARGIN
+    return f'viewBox="0 0 {width:g} {match.group(2)}" width="{width:g}"'

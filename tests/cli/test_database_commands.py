@@ -15,7 +15,9 @@ def test_queries_never_create_a_database(on_file: InProcess, command: str) -> No
     answer = on_file.forge(*command.split())
     assert answer.code == 1
     assert re.fullmatch(
-        r"forge: there is no database at sqlite:///forge.db: .+`forge db create`\n", answer.err
+        r"forge: there is no database at sqlite:///forge.db: .+`forge db create` "
+        r"\(more: forge help \w+\)\n",
+        answer.err,
     )
     assert list(Path.cwd().iterdir()) == []
 

@@ -157,7 +157,8 @@ def test_mission_control_on_a_port_in_use_is_a_one_line_error(bare: Shell, taken
     done = answer(bare, "web", "--port", f"{taken}")
     assert (done.returncode, done.stdout) == (2, "")
     where = f"cannot listen on 127.0.0.1:{taken} (Address already in use)"
-    assert done.stderr == f"forge: {where}: choose another --port\n"
+    more = "(more: forge help bad_config)"
+    assert done.stderr == f"forge: {where}: choose another --port {more}\n"
 
 
 @pytest.mark.parametrize("command", ["web", "demo"])
