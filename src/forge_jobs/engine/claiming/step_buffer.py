@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from forge_jobs.core.steps import StepWrite
 from forge_jobs.store.jobs import StepAnswer, WaitCheck
 
@@ -12,8 +14,7 @@ from .wake_signal import WakeSignal
 OnAnswer: TypeAlias = Callable[[StepAnswer | Exception], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PendingStep:
+class PendingStep(Struct, frozen=True):
     """A step, or a wait that asks for an event, and who is told the answer."""
 
     sent: StepWrite | WaitCheck

@@ -176,6 +176,9 @@ class Run:
 
     def handler_steps(self) -> "HandlerSteps":
         """The handler's side of this run's steps."""
+        made = getattr(self.steps, "handler_side", None)
+        if made is not None:
+            return made
         from forge_jobs.engine.steps.step_outcome import handler_steps_of
 
         return handler_steps_of(self)

@@ -36,9 +36,12 @@ class ContextSteps:
     def step(self) -> "StepCaller":
         """Runs a function once in the life of the job, and stores its value before it returns:
         ``await ctx.step("charge", charge, order)``. Options: ``ctx.step.using(...)``."""
-        from .callers import StepCaller
+        steps = self._handler_steps()
+        if steps.caller is None:
+            from .callers import StepCaller
 
-        return StepCaller(self._handler_steps())
+            steps.caller = StepCaller(steps)
+        return steps.caller
 
     @property
     def step_sync(self) -> "SyncStepCaller":

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from forge_jobs.core.errors import BadStep
 from forge_jobs.core.events import Wait
@@ -24,11 +24,16 @@ from .port import StepPort
 from .signals import Suspended
 from .values import StepFunction, error_of, fingerprint, step_function, stored_error
 
+if TYPE_CHECKING:
+    from .callers import StepCaller
+
 MAX_WAIT_IN_PLACE_S: Final = 10.0
 _MAX_TRIES_IN_PLACE: Final = 10
 
 # The steps whose function runs here: a function may not use the steps that it belongs to.
-_inside: ContextVar["tuple[HandlerSteps, str] | None"] = ContextVar("forge_step", default=None)
+_inside: ContextVar["tuple[HandlerSteps, CalledStep] | None"] = ContextVar(
+    "forge_step", default=None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +61,13 @@ class _Blocked:
 
 @dataclass(slots=True)
 class HandlerSteps:
-    """The calls of one run. Used by the handler's thread or loop alone."""
+    """The calls of one run. Used by the handler's thread or loop alone. ``caller``: what
+    ``ctx.step`` returned before."""
 
     port: StepPort
     names: StepNames = field(default_factory=StepNames)
     is_sync: bool = False
+    caller: "StepCaller | None" = None
     open_wait: str | None = None
     undeclared: dict[str, str] = field(default_factory=dict[str, str])
     _running: set[str] = field(default_factory=set[str])
@@ -101,7 +108,7 @@ class HandlerSteps:
             mark = fingerprint(args, kwargs)
             if record is None:
                 await self.port.check_committed()
-                self.port.check_room(step.shown, 0)
+                self.port.check_room(step.identity, 0)
                 began_at = self.port.now()
                 try:
                     value = await self._tried(step, options, described, function, args, kwargs)
@@ -137,7 +144,7 @@ class HandlerSteps:
     async def _store(
         self, step: CalledStep, options: StepOptions, write: StepWrite
     ) -> StepRecord | None:
-        self.port.check_room(step.shown, len(write.value or b""))
+        self.port.check_room(step.identity, len(write.value or b""))
         if options.tx is None:
             return await self.port.store(write)
         await self.port.store_in(options.tx, write, step.shown)
@@ -216,7 +223,7 @@ class HandlerSteps:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        token = _inside.set((self, step.shown))
+        token = _inside.set((self, step))
         try:
             if self.is_sync:
                 return _called_here(step, function, args, kwargs)
@@ -251,7 +258,7 @@ class HandlerSteps:
         inside = _inside.get()
         if inside is not None and inside[0] is self:
             raise BadStep(
-                f"{what} is called in the function of step {inside[1]!r}: steps do not nest. "
+                f"{what} is called in the function of step {inside[1].shown!r}: steps do not nest. "
                 "Return from that function first, and call the next step from the handler"
             )
         if self._parked_at is not None:

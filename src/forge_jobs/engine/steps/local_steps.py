@@ -47,7 +47,7 @@ class LocalSteps:
         """As the port says."""
         return len(self._stored)
 
-    def check_room(self, shown: str, size: int) -> None:
+    def check_room(self, name: str, size: int) -> None:
         """As the port says."""
 
     async def find(self, name: str) -> StepRecord | None:

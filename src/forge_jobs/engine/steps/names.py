@@ -1,13 +1,12 @@
 """Which steps a run has called: their identities, and which of them are open."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from forge_jobs.core.errors import BadStep
 from forge_jobs.core.steps import shown_step, step_identity, step_key, step_name
 
 
-@dataclass(frozen=True, slots=True)
-class CalledStep:
+class CalledStep(Struct, frozen=True, gc=False):
     """One call. ``identity`` is fixed when it is called, not when it starts."""
 
     name: str

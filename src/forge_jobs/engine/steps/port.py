@@ -42,7 +42,7 @@ class StepPort(Protocol):
         """How many steps are stored, as far as they were read."""
         ...
 
-    def check_room(self, shown: str, size: int) -> None:
+    def check_room(self, name: str, size: int) -> None:
         """BadStep if a step of that many bytes would exceed the limits of a history."""
         ...
 

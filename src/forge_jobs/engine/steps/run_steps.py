@@ -22,6 +22,7 @@ from forge_jobs.core.steps import (
     StepRecord,
     StepWrite,
     cursor_name,
+    shown_step,
 )
 from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.run import Run, RunState, StopReason
@@ -126,10 +127,11 @@ class RunSteps:
     def check_running(self) -> None:
         """BadStep after the handler has ended, LeaseLost after its claim was lost."""
         run = self.run
+        if run.state is RunState.RUNNING and run.stop is not StopReason.LOST:
+            return
         if run.state is RunState.LOST or run.stop is StopReason.LOST:
             raise LeaseLost(f"job {run.id}: this worker lost its claim of it")
-        if run.state is not RunState.RUNNING:
-            raise run_has_ended(run.id)
+        raise run_has_ended(run.id)
 
     def now(self) -> Instant:
         """As the port says."""
@@ -139,18 +141,18 @@ class RunSteps:
         """As the port says."""
         return len(self.history)
 
-    def check_room(self, shown: str, size: int) -> None:
+    def check_room(self, name: str, size: int) -> None:
         """As the port says."""
         history = self.history
         if len(history) >= MAX_STEPS:
             raise BadStep(
-                f"{shown!r} would be step {MAX_STEPS + 1:,} of job {self.run.id}, and "
+                f"{shown_step(name)!r} would be step {MAX_STEPS + 1:,} of job {self.run.id}, and "
                 f"{MAX_STEPS:,} are the limit: `raise ctx.restart(...)` earlier begins a new "
                 "history; ctx.steps counts"
             )
         if history.size + size > MAX_HISTORY_BYTES:
             raise BadStep(
-                f"{shown!r}: the steps of job {self.run.id} would hold more than "
+                f"{shown_step(name)!r}: the steps of job {self.run.id} would hold more than "
                 f"{MAX_HISTORY_BYTES >> 20} MiB: return references instead of data, or begin a new "
                 "history with `raise ctx.restart(...)`"
             )
@@ -166,7 +168,7 @@ class RunSteps:
         if answer.verdict is Verdict.ALREADY and answer.record is not None:
             self.history.add(answer.record)
             return answer.record
-        self.history.add(_record(step))
+        self.history.add(answer.record or _record(step))
         return None
 
     async def check_wait(self, wait: Wait) -> StepRecord | None:

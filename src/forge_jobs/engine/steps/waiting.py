@@ -105,7 +105,7 @@ async def _sleep(
         if record is None:
             instant = after(now, span_s or 0.0) if end is None else end
             if instant > now:
-                port.check_room(step.shown, 0)
+                port.check_room(step.identity, 0)
                 writes = (_instant(steps, step.identity, instant, now),)
         elif record.kind is StepKind.SLEEP:
             instant = msgspec.json.decode(record.value or b"0", type=int)
@@ -155,7 +155,7 @@ async def _ended_wait(steps: HandlerSteps, step: CalledStep, request: WaitReques
     """What the wait ended with; Suspended if it goes on after this run."""
     port = steps.port
     await port.check_committed()
-    port.check_room(step.shown, 0)
+    port.check_room(step.identity, 0)
     now = began_at = port.now()
     deadline, writes = None, tuple[StepWrite, ...]()
     if request.timeout_s is not None:

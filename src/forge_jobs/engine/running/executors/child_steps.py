@@ -9,7 +9,7 @@ from forge_jobs.core.errors import BadStep, ForgeError, LeaseLost
 from forge_jobs.core.events import Wait
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim
-from forge_jobs.core.steps import MAX_STEPS, StepRecord, StepWrite, shown_step
+from forge_jobs.core.steps import MAX_STEPS, StepRecord, StepWrite
 from forge_jobs.engine.running.error_text import error_text
 from forge_jobs.engine.running.run import Run
 from forge_jobs.engine.steps.run_steps import RunSteps, run_has_ended
@@ -65,10 +65,10 @@ class ChildSteps:
         """As the port says."""
         return self._ask().count
 
-    def check_room(self, shown: str, size: int) -> None:
+    def check_room(self, name: str, size: int) -> None:
         """As the port says; the worker checks again when it stores the step."""
         if self._count >= MAX_STEPS:
-            self._ask(room=(shown, size))
+            self._ask(room=(name, size))
 
     async def find(self, name: str) -> StepRecord | None:
         """As the port says."""
@@ -153,7 +153,7 @@ async def _reply(steps: RunSteps, ask: AskSteps) -> StepsReply:
     if ask.find is not None:
         record = await steps.find(ask.find)
     elif ask.store is not None:
-        steps.check_room(shown_step(ask.store.name), len(ask.store.value or b""))
+        steps.check_room(ask.store.name, len(ask.store.value or b""))
         record = await steps.store(ask.store)
     elif ask.wait is not None:
         record = await steps.check_wait(ask.wait)
