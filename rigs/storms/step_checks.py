@@ -1,11 +1,21 @@
 """The checks of the steps storm. Pure functions: evidence in, findings and figures out."""
 
 import itertools
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rigs.storms.checks import CheckReport, Entry, Row
+from rigs.storms.step_workload import INSERTED, REMOVED, VERSIONS
+
+# A step: its workflow, its number, and what its version calls it if not as the others do.
+StepKey: TypeAlias = tuple[str, int, str]
+# When the processes with a pid were killed: pids are used again.
+Kills: TypeAlias = Mapping[int, Sequence[float]]
+# How long a process may work on after its kill was noted, on a busy machine.
+_LAST_WORK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,10 @@ class StepEvidence:
 def check(evidence: StepEvidence) -> CheckReport:
     """Run every check on the evidence of one storm."""
     effects = _effects(evidence)
-    kills = {one["victim"]: one["at"] for one in evidence.entries if one["op"] == "kill"}
+    kills: dict[int, list[float]] = {}
+    for one in evidence.entries:
+        if one["op"] == "kill":
+            kills.setdefault(one["victim"], []).append(one["at"])
     report = CheckReport()
     for name, found in {
         "nothing was done": _idle(evidence, kills),
@@ -44,23 +57,40 @@ def check(evidence: StepEvidence) -> CheckReport:
             "effects": sum(map(len, effects.values())) + evidence.payments.total(),
             "of these with tx=": evidence.payments.total(),
             "repeated by kills": repeated,
-            "kills": len(kills),
+            "kills": sum(map(len, kills.values())),
             "runs again after a crash": sum(row.attempts > 1 for row in evidence.rows),
             "calls refused": sum(one["op"] == "refused" for one in evidence.entries),
+            "begun and ended by two versions": len(_mixed(evidence)),
         }
     )
     return report
 
 
-def _effects(evidence: StepEvidence) -> dict[tuple[str, int], list[Entry]]:
-    effects: dict[tuple[str, int], list[Entry]] = {}
+def _key(entry: Entry) -> StepKey:
+    return entry["name"], entry["step"], entry["called"]
+
+
+def _effects(evidence: StepEvidence) -> dict[StepKey, list[Entry]]:
+    effects: dict[StepKey, list[Entry]] = {}
     for one in evidence.entries:
         if one["op"] == "effect":
-            effects.setdefault((one["name"], one["step"]), []).append(one)
+            effects.setdefault(_key(one), []).append(one)
     return effects
 
 
-def _idle(evidence: StepEvidence, kills: dict[int, float]) -> Iterator[str]:
+def _mixed(evidence: StepEvidence) -> set[str]:
+    """The workflows with steps that differ between the versions, and that ran under both."""
+    versions: dict[str, set[str]] = {}
+    differ: set[str] = set()
+    for one in evidence.entries:
+        if one["op"] in ("passed", "ended"):
+            versions.setdefault(one["name"], set()).add(one["version"])
+        if one["op"] == "ended":
+            differ.add(one["name"])
+    return {name for name in differ if len(versions[name]) == len(VERSIONS)}
+
+
+def _idle(evidence: StepEvidence, kills: Kills) -> Iterator[str]:
     if not evidence.rows:
         yield "no job was stored"
     if not any(one["op"] == "passed" for one in evidence.entries):
@@ -69,6 +99,8 @@ def _idle(evidence: StepEvidence, kills: dict[int, float]) -> Iterator[str]:
         yield "no step with tx= was committed"
     if not kills:
         yield "no process was killed"
+    if not _mixed(evidence):
+        yield "no workflow ran under both versions"
 
 
 def _lost(evidence: StepEvidence) -> Iterator[str]:
@@ -96,31 +128,46 @@ def _wrong(evidence: StepEvidence) -> Iterator[str]:
             yield f"{name}: {result}"
 
 
-def _missing(evidence: StepEvidence, effects: dict[tuple[str, int], list[Entry]]) -> Iterator[str]:
+def _missing(evidence: StepEvidence, effects: dict[StepKey, list[Entry]]) -> Iterator[str]:
+    made = {(name, step) for name, step, _ in effects}
+    ended = {one["name"]: one["version"] for one in evidence.entries if one["op"] == "ended"}
     for row in evidence.rows:
-        for step in range(evidence.steps):
-            if (row.name, step) not in effects and not evidence.payments[row.name, step]:
+        wanted = set(range(evidence.steps))
+        if ended.get(row.name) == VERSIONS[1]:
+            wanted = wanted - {REMOVED} | {INSERTED}
+        for step in sorted(wanted):
+            if (row.name, step) not in made and not evidence.payments[row.name, step]:
                 yield f"step {step} of {row.name}"
 
 
 def _unexplained(
-    evidence: StepEvidence, effects: dict[tuple[str, int], list[Entry]], kills: dict[int, float]
+    evidence: StepEvidence, effects: dict[StepKey, list[Entry]], kills: Kills
 ) -> Iterator[str]:
     """An effect may be repeated only if its step was open when the process was killed."""
-    passed: dict[tuple[str, int], float] = {}
+    passed: dict[StepKey, float] = {}
     for one in evidence.entries:
         if one["op"] == "passed":
-            passed.setdefault((one["name"], one["step"]), one["at"])
-    for (name, step), made in effects.items():
+            passed.setdefault(_key(one), one["at"])
+    for key, made in effects.items():
+        what = f"step {key[1]} of {key[0]}"
         for earlier, later in itertools.pairwise(made):
-            killed_at = kills.get(earlier["pid"], kills.get(earlier["parent"]))
+            killed_at = _killed_at(earlier, kills)
             if killed_at is None:
-                yield f"step {step} of {name}: pid {earlier['pid']} was not killed"
+                yield f"{what}: pid {earlier['pid']} was not killed"
             elif later["at"] < killed_at:
-                early_s = killed_at - later["at"]
-                yield f"step {step} of {name}: again {early_s:.3f} s before the kill"
-            if passed.get((name, step), later["at"]) < later["at"]:
-                yield f"step {step} of {name}: again after its value had been stored"
+                yield f"{what}: again {killed_at - later['at']:.3f} s before the kill"
+            if passed.get(key, later["at"]) < later["at"]:
+                yield f"{what}: again after its value had been stored"
+
+
+def _killed_at(effect: Entry, kills: Kills) -> float | None:
+    """When the process of this effect was killed, or its parent; None if neither was."""
+    for pid in (effect["pid"], effect["parent"]):
+        times = kills.get(pid, ())
+        after = bisect_left(times, effect["at"] - _LAST_WORK_S)
+        if after < len(times):
+            return times[after]
+    return None
 
 
 def _repeated_in_tx(evidence: StepEvidence) -> Iterator[str]:

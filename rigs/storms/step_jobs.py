@@ -1,7 +1,8 @@
 """The application of the steps storm: workflows of ten steps whose functions record their effects.
 
 The effects of *flow* and *plain* go to a file, those of *payment* to a table of the same database,
-in the transaction that stores the step.
+in the transaction that stores the step. STORM_VERSION names the version of the application: they
+differ in *changing*, whose workflows begin under one of them and go on under the other.
 """
 
 import asyncio
@@ -19,29 +20,42 @@ import psycopg
 from forge_jobs import Context, Forge
 from forge_jobs.backends.postgres.connection import address
 from rigs.storms.history import History
-from rigs.storms.step_workload import EVENT, PAYMENTS, STEPS, value_of
+from rigs.storms.step_workload import (
+    EVENT,
+    INSERTED,
+    PAYMENTS,
+    REMOVED,
+    RENAMED,
+    STEPS,
+    VERSIONS,
+    value_of,
+)
 
 URL = os.environ["STORM_URL"]
 FOLDER = Path(os.environ["STORM_FOLDER"])
+VERSION = os.environ["STORM_VERSION"]
+IS_NEW = VERSIONS[1] == VERSION
 ATTEMPTS = 1_000
+# Longer than any event takes to come, shorter than the clocks of the processes are wrong.
+DEADLINE = "5m"
 
 forge = Forge(URL)
 _history: list[History] = []
 
 
-def note(op: str, name: str, step: int) -> None:
+def note(op: str, name: str, step: int, called: str = "") -> None:
     if not _history:
         _history.append(History(FOLDER / f"runner-{os.getpid()}.jsonl"))
-    _history[0].write(op, name=name, step=step, parent=os.getppid())
+    _history[0].write(op, name=name, step=step, called=called, version=VERSION, parent=os.getppid())
 
 
 def _seconds(name: str, step: int) -> float:
     return zlib.crc32(f"{name}/{step}".encode()) % 50 / 1_000
 
 
-async def effect(name: str, step: int) -> str:
+async def effect(name: str, step: int, called: str = "") -> str:
     await asyncio.sleep(_seconds(name, step))
-    note("effect", name, step)
+    note("effect", name, step, called)
     return value_of(name, step)
 
 
@@ -64,8 +78,33 @@ async def flow(name: str, ctx: Context) -> list[str]:
     seen = [await step(number) for number in range(3)]
     await ctx.sleep(0.1)
     seen += await asyncio.gather(*(step(number, key=number) for number in range(3, 6)))
-    event: str = await ctx.wait_for(EVENT, key=name)
+    event: str = await ctx.wait_for(EVENT, key=name, timeout=DEADLINE)
     seen += [await step(number) for number in range(6, STEPS)]
+    return [*seen, event]
+
+
+@forge.task(queue="storm", max_attempts=ATTEMPTS)
+async def changing(name: str, ctx: Context) -> list[str]:
+    """Its steps are those of a version; what it returns is the same."""
+
+    async def step(number: int) -> str:
+        called = "renamed" if IS_NEW and number == RENAMED else "step"
+        value = await ctx.step.using(key=number)(called, effect, name, number, called)
+        note("passed", name, number, called)
+        return value
+
+    seen: list[str] = []
+    event = ""
+    for number in range(STEPS):
+        if number in (2, 8):
+            await ctx.sleep(0.1)
+        if number == 5:
+            event = await ctx.wait_for(EVENT, key=name, timeout=DEADLINE, type=str)
+            if IS_NEW:
+                await step(INSERTED)
+        is_gone = IS_NEW and number == REMOVED
+        seen.append(value_of(name, number) if is_gone else await step(number))
+    note("ended", name, STEPS)
     return [*seen, event]
 
 
@@ -76,7 +115,7 @@ def plain(name: str, ctx: Context) -> list[str]:
     event = ""
     for number in range(STEPS):
         if number == 4:
-            event = ctx.wait_for_sync(EVENT, key=name, type=str)
+            event = ctx.wait_for_sync(EVENT, key=name, timeout=DEADLINE, type=str)
         seen.append(ctx.step_sync("step", effect_sync, name, number))
         note("passed", name, number)
     return [*seen, event]

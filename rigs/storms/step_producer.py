@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from forge_jobs.core.errors import StoreError
 from rigs.storms.history import History, read
-from rigs.storms.step_jobs import create_payments, flow, forge, payment, plain
+from rigs.storms.step_jobs import changing, create_payments, flow, forge, payment, plain
 from rigs.storms.step_workload import EVENT, event_for
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def main(producer: str, jobs: int, seed: int, kills: int) -> None:
     held: list[str] = []
     for number in range(jobs):
         name = f"{producer}-{number}"
-        task = (flow, plain, payment, flow, flow)[number % 5]
+        task = (flow, plain, payment, flow, changing)[number % 5]
         history.write("invoke", names=[name], keyed=True)
         keyed = task.using(dedupe_key=name, dedupe_for="1h")
         job = _repeated(lambda keyed=keyed, name=name: keyed.enqueue(name), history)

@@ -2,6 +2,10 @@
 
 STEPS = 10
 EVENT = "go"
+# Of the task that differs between the versions of the application: the step that the newer one
+# calls by another name, the one that it has no more, and the one that it has in addition.
+RENAMED, REMOVED, INSERTED = 4, 7, 10
+VERSIONS = ("old", "new")
 PAYMENTS = "storm_payments"
 
 

@@ -1,8 +1,11 @@
 """The steps storm: workers are killed while workflows of ten steps run, sleep and wait for events.
 
-Either the parent and its child are killed at one instant, or the child alone. No workflow is lost,
-each is done with the right result, a function runs again only if its step was open at a kill, and
-with ``tx=`` never.
+Either the parent and its child are killed at one instant, or the child alone. Two versions of the
+application run side by side: a worker whose parent was killed starts again in the other one. On
+Postgres the clock of each process is wrong and steps; a SQLite file has the clock of its machine.
+
+No workflow is lost, each is done with the right result, a function runs again only if its step was
+open at a kill, and with ``tx=`` never. No wait misses its event because of a wrong deadline.
 """
 
 import json
@@ -12,16 +15,18 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from forge_jobs import Forge
 from rigs.storms import counters, databases
 from rigs.storms.arguments import StormArguments, print_report
-from rigs.storms.databases import open_database
+from rigs.storms.databases import Database, SqliteDatabase, open_database
 from rigs.storms.front_door import children_of, kill_all, worker_command
 from rigs.storms.history import now, read_all
-from rigs.storms.rig import Actor, Options, Rig, StormFailed
+from rigs.storms.rig import Actor, Log, Options, Rig, StormFailed
 from rigs.storms.step_checks import StepEvidence, check
-from rigs.storms.step_workload import PAYMENTS, STEPS, expected
+from rigs.storms.step_workload import PAYMENTS, STEPS, VERSIONS, expected
+from rigs.storms.surroundings import Clocks
 
 BACKENDS = ("sqlite", "postgres")
 PAGE = 500
@@ -57,6 +62,8 @@ def storm(backend: str, arguments: StormArguments) -> bool:
             rig = StepRig(options, folder, database, lambda line: print(line, flush=True))
             rig.run()
             report = check(rig.step_evidence())
+            report.figures["rolls"] = rig.rolls
+            report.figures["steps of clocks"] = 0 if rig.clocks is None else rig.clocks.steps
             report.findings["counters unlike the rows"] = counters.differences(
                 database.url, parking=True
             )
@@ -69,7 +76,16 @@ def storm(backend: str, arguments: StormArguments) -> bool:
 
 
 class StepRig(Rig[StepOptions]):
-    """Kills workers."""
+    """Kills workers, rolls them to the other version and sets their clocks."""
+
+    def __init__(self, options: StepOptions, folder: Path, database: Database, log: Log) -> None:
+        super().__init__(options, folder, database, log)
+        self.rolls = 0
+        actors = (*self.workers, *self.producers)
+        is_file = isinstance(database, SqliteDatabase)
+        self.clocks = None if is_file else Clocks(folder, actors, self.rng, shared=False)
+        for number, actor in enumerate(actors):
+            _set_version(actor, VERSIONS[number % 2])
 
     def _worker_command(self) -> list[str]:
         options = self.options
@@ -91,6 +107,8 @@ class StepRig(Rig[StepOptions]):
         next_kill = now()
         while self.faults < self.options.kills or not self.producers_finished():
             self.supervise()
+            if self.clocks is not None:
+                self.clocks.act()
             if self.faults < self.options.kills and now() >= next_kill:
                 self._kill_one()
                 next_kill = now() + self.rng.uniform(0, 2 * self.options.every_s)
@@ -134,10 +152,18 @@ class StepRig(Rig[StepOptions]):
         if self.rng.random() < 0.5:
             kill_all(victim.process)
             victim.killed = True
+            former = victim.environment["STORM_VERSION"]
+            _set_version(victim, VERSIONS[1 - VERSIONS.index(former)])
+            self.rolls += 1
         else:
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
         self.faults += 1
+
+
+def _set_version(actor: Actor, version: str) -> None:
+    """In this version it starts the next time."""
+    actor.environment = {**actor.environment, "STORM_VERSION": version}
 
 
 def _results(url: str, ids: dict[str, str]) -> dict[str, object]:

@@ -9,17 +9,18 @@ import pytest
 
 from rigs.storms.checks import Row
 from rigs.storms.step_checks import StepEvidence, check
+from rigs.storms.step_workload import INSERTED
 
 Entry = dict[str, Any]
 
 
 def entry(op: str, at: float, pid: int = 1, **fields: Any) -> Entry:
-    return {"op": op, "at": at, "pid": pid, "parent": 1, **fields}
+    return {"op": op, "at": at, "pid": pid, "parent": 1, "called": "", "version": "old", **fields}
 
 
 def good() -> StepEvidence:
-    """Two workflows of two steps; the second step of *a* is open when its worker is killed. *t* has
-    its effects in the table."""
+    """Two workflows of two steps; the second step of *a* is open when its worker is killed, and it
+    ends under the other version. *t* has its effects in the table."""
     entries = [
         entry("ok", 0.0, names=["a"], ids=["id-a"]),
         entry("ok", 0.0, names=["t"], ids=["id-t"]),
@@ -29,6 +30,9 @@ def good() -> StepEvidence:
         entry("kill", 1.3, victim=10, actor="worker 0"),
         entry("effect", 3.0, pid=11, name="a", step=1),
         entry("passed", 3.1, pid=11, name="a", step=1),
+        entry("effect", 3.2, pid=11, name="a", step=INSERTED, version="new"),
+        entry("passed", 3.3, pid=11, name="a", step=INSERTED, version="new"),
+        entry("ended", 3.4, pid=11, name="a", step=2, version="new"),
     ]
     rows = [Row(1, "a", "done", 2, None), Row(2, "t", "done", 1, None)]
     results: dict[str, object] = {"a": ["a:0"], "t": ["t:0"]}
@@ -49,7 +53,7 @@ def test_a_valid_storm_has_no_findings() -> None:
 def test_an_idle_storm_proves_nothing() -> None:
     idle = StepEvidence([], [], {}, {}, Counter(), 2)
     assert findings(idle) == {"nothing was done"}
-    assert len(check(idle).findings["nothing was done"]) == 4
+    assert len(check(idle).findings["nothing was done"]) == 5
 
 
 Change = Callable[[StepEvidence], StepEvidence]
@@ -58,6 +62,13 @@ Change = Callable[[StepEvidence], StepEvidence]
 def _with(*entries: Entry) -> Change:
     return lambda good: replace(
         good, entries=sorted([*good.entries, *entries], key=lambda line: line["at"])
+    )
+
+
+def _without(is_left_out: Callable[[Entry], bool]) -> Change:
+    return lambda good: replace(
+        good,
+        entries=[one for one in good.entries if one["op"] != "effect" or not is_left_out(one)],
     )
 
 
@@ -82,6 +93,13 @@ def _with(*entries: Entry) -> Change:
         ),
         # The value of the step was stored.
         (_with(entry("effect", 3.0, pid=11, name="a", step=0)), "effects repeated, no kill"),
+        # The killed process of that pid was another one.
+        (_with(entry("effect", 4.0, pid=10, name="t", step=0),
+               entry("effect", 5.0, pid=11, name="t", step=0)), "effects repeated, no kill"),
+        # What the version that ended it has in addition.
+        (_without(lambda line: line["step"] == INSERTED), "effects missing"),
+        (lambda good: replace(good, entries=[{**line, "version": "new"} for line in good.entries]),
+         "nothing was done"),
         # The second effect came before the kill.
         (_with(entry("effect", 1.25, pid=11, name="a", step=1)), "effects repeated, no kill"),
         (

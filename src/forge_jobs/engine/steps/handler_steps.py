@@ -89,7 +89,7 @@ class HandlerSteps:
         self.check("ctx.step", is_sync=is_sync)
         if not callable(function):
             raise BadStep(f"step {name!r} needs a function to call, not {function!r}")
-        step = self.names.call(name, options.key)
+        step = self.names.call(name, options.key, is_sync=is_sync)
         return self._step(step, options, function, args, kwargs)
 
     async def _step(
@@ -223,8 +223,10 @@ class HandlerSteps:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        token = _inside.set((self, step))
+        outer = _inside.get()
         try:
+            # Not before: a signal handler may raise between the call and the ``try``.
+            _inside.set((self, step))
             if self.is_sync:
                 return _called_here(step, function, args, kwargs)
             if options.tx is not None and not described.is_async:
@@ -243,7 +245,7 @@ class HandlerSteps:
                     f"step {step.shown!r} did not end within {options.timeout_s:g} s"
                 ) from None
         finally:
-            _inside.reset(token)
+            _inside.set(outer)
 
     # -- calls of every kind ----------------------------------------------------------------------
 

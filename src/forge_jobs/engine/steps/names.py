@@ -33,11 +33,15 @@ class StepNames:
         self._open: dict[str, CalledStep] = {}
         self._returned: set[str] = set()
 
-    def call(self, name: object, key: object = None) -> CalledStep:
-        """The identity of a new call. BadName, or BadStep if it cannot be told from another."""
+    def call(self, name: object, key: object = None, *, is_sync: bool = False) -> CalledStep:
+        """The identity of a new call. BadName, or BadStep if it cannot be told from another.
+
+        A call that blocks (``is_sync``) is open for nobody else, and does not count as open: a
+        signal handler may raise before it can be closed.
+        """
         text = step_name(name)
         if key is not None:
-            return self._call_with_key(text, step_key(key))
+            return self._call_with_key(text, step_key(key), is_sync)
         number = self._numbers.get(text, 1)
         step = CalledStep(text, step_identity(text, number=number), False)
         if step.identity in self._open:
@@ -46,7 +50,8 @@ class StepNames:
                 "after the other, or tell them apart with "
                 f"ctx.step.using(key=...)({text!r}, ...)"
             )
-        self._open[step.identity] = step
+        if not is_sync:
+            self._open[step.identity] = step
         return step
 
     def close(self, step: CalledStep, *, returned: bool) -> None:
@@ -64,12 +69,13 @@ class StepNames:
         """The open calls, as people read their names."""
         return [step.shown for step in self._open.values()]
 
-    def _call_with_key(self, name: str, key: str) -> CalledStep:
+    def _call_with_key(self, name: str, key: str, is_sync: bool) -> CalledStep:
         step = CalledStep(name, step_identity(name, key=key), True)
         if step.identity in self._open or step.identity in self._returned:
             raise BadStep(
                 f"step {step.shown!r} is called twice in one run: each call of a name needs a key "
                 "of its own"
             )
-        self._open[step.identity] = step
+        if not is_sync:
+            self._open[step.identity] = step
         return step

@@ -90,7 +90,7 @@ def sleep(
     span_s = None if span is None else seconds(span, field="sleep")
     end = None if until is None else from_datetime(until, field="until")
     steps.check("ctx.sleep", is_sync=is_sync)
-    return _sleep(steps, steps.names.call(name), span_s, end)
+    return _sleep(steps, steps.names.call(name, is_sync=is_sync), span_s, end)
 
 
 async def _sleep(
@@ -132,8 +132,9 @@ def wait_for(
             f"at a time. Wait for a list: ctx.wait_for([{request.names[0]!r}, ...])"
         )
     default = "wait:" + "|".join(request.names)
-    step = steps.names.call(default[:200] if name is None else name)
-    steps.open_wait = request.shown
+    step = steps.names.call(default[:200] if name is None else name, is_sync=is_sync)
+    if not is_sync:
+        steps.open_wait = request.shown
     return _wait_for(steps, step, request)
 
 

@@ -20,11 +20,14 @@ This module does not interpret the lines.
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
+
+from forge_jobs.kit.thread_result import ThreadResult
 
 PIPES_OPTION: Final = "--pipes="
 MAX_LINE_BYTES: Final = 64 << 20
@@ -75,8 +78,30 @@ class ParentLink:
 
         A broken pipe means that the parent is dead or stops this child, so the whole group is
         killed. An exception would end this process only and leave its children running.
+
+        A signal handler that raises here leaves no half of a line: a pipe takes a short one at
+        once, and a longer one is written by a thread, where no signal handler runs.
         """
-        unsent = memoryview(checked_line(line, self._limit))
+        whole = checked_line(line, self._limit)
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or len(whole) <= select.PIPE_BUF:
+            self._write(whole)
+            return
+        written = ThreadResult[None]()
+        thread = threading.Thread(target=self._write_apart, args=(whole, written), daemon=True)
+        thread.start()
+        written.result()
+
+    def _write_apart(self, whole: bytes, written: ThreadResult[None]) -> None:
+        try:
+            self._write(whole)
+        except BaseException as error:
+            written.set_exception(error)
+        else:
+            written.set_result(None)
+
+    def _write(self, whole: bytes) -> None:
+        unsent = memoryview(whole)
         with self._send_lock:
             while unsent:
                 try:

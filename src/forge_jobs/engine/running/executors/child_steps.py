@@ -45,6 +45,7 @@ class ChildSteps:
         self._store = store
         self._began_at = SYSTEM_CLOCK.mono()
         self._count = 0
+        self._questions = 0
         self._has_uncommitted = False
         self.claim = Claim(start.key, start.epoch)
         self.job_id = start.id
@@ -119,8 +120,13 @@ class ChildSteps:
         self._ask(warning=text)
 
     def _ask(self, **what: Any) -> StepsReply:
-        self._send(encode(AskSteps(self._start.number, **what)))
+        self._questions += 1
+        question = self._questions
+        self._send(encode(AskSteps(self._start.number, question, **what)))
         reply = self._receive()
+        while reply.question != question:
+            # A signal handler raised while that answer was waited for.
+            reply = self._receive()
         if reply.error is not None:
             raise (LeaseLost if reply.is_lost else BadStep)(reply.error)
         self._count = reply.count
@@ -142,9 +148,9 @@ async def _answer(run: Run, ask: AskSteps, send: Callable[[bytes], object]) -> N
         reply = await _reply(run_steps_of(run), ask)
     except ForgeError as error:
         is_lost = isinstance(error, LeaseLost)
-        reply = StepsReply(ask.number, error=str(error), is_lost=is_lost)
+        reply = StepsReply(ask.number, ask.question, error=str(error), is_lost=is_lost)
     except Exception as error:
-        reply = StepsReply(ask.number, error=error_text(error))
+        reply = StepsReply(ask.number, ask.question, error=error_text(error))
     send(encode(reply))
 
 
@@ -172,4 +178,4 @@ async def _reply(steps: RunSteps, ask: AskSteps) -> StepsReply:
         steps.warn(ask.warning)
     elif ask.committed:
         await steps.check_committed()
-    return StepsReply(ask.number, record, is_so, steps.count())
+    return StepsReply(ask.number, ask.question, record, is_so, steps.count())

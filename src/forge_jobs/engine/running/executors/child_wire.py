@@ -79,9 +79,10 @@ class StopRun(Struct, frozen=True, tag="stop"):
 
 
 class StepsReply(Struct, frozen=True, tag="steps_reply", omit_defaults=True):
-    """The answer to ``AskSteps``."""
+    """The answer to the ``AskSteps`` with the same ``question``."""
 
     number: int
+    question: int
     record: StepRecord | None = None
     is_so: bool = False
     count: int = 0
@@ -128,13 +129,16 @@ class StepsPark(Struct, frozen=True, omit_defaults=True):
 
 
 class AskSteps(Struct, frozen=True, tag="steps", omit_defaults=True):
-    """A handler asks for one thing about its steps, and waits for the answer.
+    """A handler asks for one thing about its steps, and waits for the answer. ``question`` counts
+    those of a run: a signal handler may end the wait, and the next question comes before the answer
+    to this one.
 
     ``over``: the end of a sleep. ``stored_in``: a step that was stored in the handler's own
     transaction, and its name as people read it. ``retry``: the error and the delay of a retry.
     """
 
     number: int
+    question: int
     find: str | None = None
     store: StepWrite | None = None
     wait: Wait | None = None
