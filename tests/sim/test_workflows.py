@@ -11,6 +11,7 @@ from forge_jobs.backends.shared.rowwise.rows import Row
 from forge_jobs.backends.shared.rowwise.step_ports import StoredEvent
 from forge_jobs.backends.shared.rowwise.step_tables import RowSteps
 from forge_jobs.backends.shared.rowwise.transaction import Transaction
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.steps import StepRecord
 from forge_jobs.engine.steps.run_steps import RunSteps
@@ -119,6 +120,15 @@ def _a_restart_forgets_what_was_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunSteps, "cursors", lambda self: ())
 
 
+def _sleeps_end_by_the_clocks_of_nodes(patch: pytest.MonkeyPatch) -> None:
+    """Of a clock that is behind a run would sleep again and again."""
+
+    def now(self: RunSteps) -> Instant:
+        return max(self.around.store_time.now(), self.around.clock.now())
+
+    patch.setattr(RunSteps, "now", now)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "rule"),
     [
@@ -129,6 +139,7 @@ def _a_restart_forgets_what_was_taken(patch: pytest.MonkeyPatch) -> None:
         (_deadline_and_event_both_apply, "decided"),
         (_a_released_job_forgets_its_steps, "repeated"),
         (_a_restart_forgets_what_was_taken, "taken"),
+        (_sleeps_end_by_the_clocks_of_nodes, "stuck"),
     ],
 )
 def test_sabotaged_steps_are_detected(
