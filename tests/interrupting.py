@@ -10,6 +10,7 @@ between entering a ``with`` block and its body.
 
 import dis
 import itertools
+import logging
 import os
 import signal
 import sys
@@ -137,6 +138,7 @@ def raised_at(
         tracing.caught = caught
     finally:
         sys.settrace(before)
+        release_logging()
     return tracing
 
 
@@ -176,6 +178,14 @@ def not_stuck(where: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def release_logging() -> None:
+    """An exception that a signal handler raises inside ``logging``, or in its hook after a fork,
+    leaves the lock of that module taken by this thread: others that log would wait for ever."""
+    lock: Any = logging._lock  # type: ignore[attr-defined]
+    while lock._is_owned():
+        lock.release()
+
+
 @contextmanager
 def alarm(error: type[BaseException]) -> Iterator[Callable[[float], None]]:
     """Real signals: the function that is given has SIGALRM raise ``error`` in so many seconds."""
@@ -189,3 +199,4 @@ def alarm(error: type[BaseException]) -> Iterator[Callable[[float], None]]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        release_logging()
