@@ -41,6 +41,7 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     bound_checkers.no_job_held_at_the_end,
     step_checkers.stored_steps_stay,
     step_checkers.effects_not_repeated,
+    step_checkers.transactions_whole,
     step_checkers.events_taken_in_order,
     step_checkers.waits_end,
     step_checkers.parked_jobs_hold_nothing,

@@ -9,6 +9,7 @@ from forge_jobs.store.jobs import Verdict
 from rigs.simulation.history import (
     Answered,
     CallResult,
+    EffectCommitted,
     Fault,
     Finished,
     HandlerRan,
@@ -51,7 +52,8 @@ REQUIRED_EVENTS = (
     "running jobs cancelled", "jobs expired", "jobs dead", "snoozes", "throttles",
     "jobs refused by an older release", "retries by an operator", "processes that registered again",
     "steps stored", "errors stored as steps", "jobs suspended", "events taken", "waits timed out",
-    "restarts", "stale steps refused", "repeated steps recognised", "retries from a step",
+    "steps committed with their effects", "restarts", "stale steps refused",
+    "repeated steps recognised", "retries from a step",
 )  # fmt: skip
 
 _FAULTS = {
@@ -95,7 +97,7 @@ def count_events(history: History) -> Counter[str]:
                 seen["stale finishes refused"] += 1
             case Finished(verdict=Verdict.ALREADY):
                 seen["repeated finishes recognised"] += 1
-            case StepStored() | StepRefused() | StepsDeleted():
+            case StepStored() | StepRefused() | StepsDeleted() | EffectCommitted():
                 seen.update(_of_step(record))
             case Registered(who=who):
                 registered[who] += 1
@@ -105,8 +107,10 @@ def count_events(history: History) -> Counter[str]:
     return seen
 
 
-def _of_step(record: StepStored | StepRefused | StepsDeleted) -> list[str]:
+def _of_step(record: StepStored | StepRefused | StepsDeleted | EffectCommitted) -> list[str]:
     match record:
+        case EffectCommitted():
+            return ["steps committed with their effects"]
         case StepStored(kind=kind):
             return [_STEPS[kind]] if kind in _STEPS else []
         case StepRefused(verdict=verdict):

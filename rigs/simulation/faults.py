@@ -34,6 +34,7 @@ from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
 from rigs.simulation.history import Answered, Called, CallResult, History
 from rigs.simulation.loop import Realm, VirtualLoop
+from rigs.simulation.user_transactions import SimTransaction
 
 Effect = Callable[[str], Coroutine[Any, Any, Any]]
 
@@ -254,6 +255,7 @@ class FaultyStore:
         self._target = target
         self._connection = connection
         self._realm = realm
+        self._recorder = recorder
 
         def proxy(name: str, target_part: object) -> Any:
             return _Contract(connection, name, target_part, recorder)
@@ -315,7 +317,22 @@ class FaultyStore:
         raise RuntimeError("a user's transaction cannot be simulated")
 
     async def astore_step_in(self, transaction: object, owner: int, step: StepWrite) -> None:
-        raise RuntimeError("a user's transaction cannot be simulated")
+        """Store a step in a transaction of a handler; its commit is a call of its own."""
+        assert isinstance(transaction, SimTransaction)
+
+        async def insert(who: str) -> None:
+            self._recorder.set_actor(who)
+            await self._target.astore_step_in(transaction, owner, step)
+
+        await self._connection.call("user.insert", insert)
+        transaction.send = self._commit
+
+    async def _commit(self, commit: Callable[[], None]) -> None:
+        async def effect(who: str) -> None:
+            self._recorder.set_actor(who)
+            commit()
+
+        await self._connection.call("user.commit", effect)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         through = self._connection.delayed_notify(self._realm, notify)

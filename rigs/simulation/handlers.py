@@ -17,7 +17,7 @@ from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
 from rigs.simulation.bound import KINDS as BOUND_KINDS
 from rigs.simulation.bound import declared
 from rigs.simulation.clocks import pass_time
-from rigs.simulation.history import HandlerRan, History, StepRan, StepSeen
+from rigs.simulation.history import EffectCommitted, HandlerRan, History, StepRan, StepSeen
 from rigs.simulation.plan import (
     CHILD_KIND,
     FRESH_KIND,
@@ -61,6 +61,10 @@ class RunTracker:
     def ran_step(self, who: str, run: int, job: str, name: str, value: int) -> None:
         """Record the effect of a step's function."""
         self._history.add(StepRan(self._now(), who, run, job, name, value))
+
+    def committed(self, who: str, run: int, job: str, name: str, value: int) -> None:
+        """Record that the effect of a step was committed with it."""
+        self._history.add(EffectCommitted(self._now(), who, run, job, name, value))
 
     def saw_step(self, who: str, run: int, job: str, name: str, value: int) -> None:
         """Record that a handler was given the value of a step or wait."""

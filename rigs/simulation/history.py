@@ -19,6 +19,8 @@ from forge_jobs.store.jobs import Verdict
 
 R = TypeVar("R", bound="Record")
 
+# How the steps in users' transactions are called.
+IN_TRANSACTION = "tx"
 # Which release of the application a node runs.
 NEWER, OLDER = "newer release", "older release"
 
@@ -188,6 +190,15 @@ class StepRan(Record, frozen=True):
 
 class StepSeen(Record, frozen=True):
     """A handler was given the value of a step or wait."""
+
+    run: int
+    id: str
+    name: str
+    value: int
+
+
+class EffectCommitted(Record, frozen=True):
+    """The transaction that stores a step was committed, with the effect of the step's function."""
 
     run: int
     id: str

@@ -8,7 +8,9 @@ from forge_jobs.core.steps import StepKind, shown_step
 from rigs.simulation.checkers import Found, Violation
 from rigs.simulation.final import FinalState
 from rigs.simulation.history import (
+    IN_TRANSACTION,
     Claimed,
+    EffectCommitted,
     EventStored,
     Fault,
     HandlerRan,
@@ -137,6 +139,36 @@ def effects_not_repeated(history: History, final: FinalState) -> Found:
             case _:
                 pass
         histories.apply(place, record)
+
+
+def transactions_whole(history: History, final: FinalState) -> Found:
+    """The effect of a step in a user's transaction is committed at the instant at which the step is
+    stored, and no handler goes on with one that was not."""
+    histories = _Histories()
+    committed: set[tuple[str, str, int]] = set()
+    for place, record in enumerate(history.effects):
+        histories.apply(place, record)
+        match record:
+            case EffectCommitted(at=at, id=job, name=name, value=value):
+                stored = histories.find(key_of(job), name)
+                committed.add((job, name, value))
+                if stored is None or (stored[1].at, stored[1].value) != (at, str(value)):
+                    yield Violation(
+                        "committed",
+                        key_of(job),
+                        f"the effect {value} of {shown_step(name)} of {job} was committed at {at} "
+                        f"without its step; stored is {None if stored is None else stored[1]}",
+                    )
+            case StepSeen(at=at, id=job, name=name, value=value):
+                if name.startswith(IN_TRANSACTION) and (job, name, value) not in committed:
+                    yield Violation(
+                        "committed",
+                        key_of(job),
+                        f"{shown_step(name)} of {job} was given as {value} at {at}, and its effect "
+                        "was never committed",
+                    )
+            case _:
+                pass
 
 
 def events_taken_in_order(history: History, final: FinalState) -> Found:

@@ -17,6 +17,8 @@ from forge_jobs.core.steps import step_identity
 from forge_jobs.engine.running.context import Context
 from rigs.simulation.clocks import pass_time
 from rigs.simulation.dice import Dice
+from rigs.simulation.history import IN_TRANSACTION
+from rigs.simulation.user_transactions import SimTransaction
 
 if TYPE_CHECKING:
     from rigs.simulation.handlers import RunTracker
@@ -33,6 +35,7 @@ LATE: Final = -1
 class Act(StrEnum):
     """One thing that a workflow does.
 
+    *in_tx*: a step in the user's own transaction.
     *flaky*: a step whose function fails at first. *declared*: a step whose error is its result.
     *fail*: the handler fails between two steps, at first.
     """
@@ -45,11 +48,12 @@ class Act(StrEnum):
     WAIT = "wait"
     FAIL = "fail"
     RESTART = "restart"
+    IN_TX = "in_tx"
 
 
 _ACTS: Final = (
-    *[Act.STEP] * 7, *[Act.WAIT] * 6, *[Act.SLEEP] * 3, Act.GATHER, Act.GATHER, Act.FLAKY,
-    Act.DECLARED, Act.FAIL, Act.RESTART,
+    *[Act.STEP] * 5, *[Act.IN_TX] * 2, *[Act.WAIT] * 6, *[Act.SLEEP] * 3, Act.GATHER, Act.GATHER,
+    Act.FLAKY, Act.DECLARED, Act.FAIL, Act.RESTART,
 )  # fmt: skip
 
 
@@ -127,6 +131,8 @@ class WorkflowRun:
         match planned.act:
             case Act.STEP:
                 self._saw(name, await ctx.step(name, self._function(name, planned)))
+            case Act.IN_TX:
+                await self._in_transaction(f"{IN_TRANSACTION}{place}", planned)
             case Act.FLAKY:
                 flaky = self._function(name, planned, fails=self._is_early(place, 2))
                 self._saw(name, await ctx.step(name, flaky))
@@ -145,6 +151,13 @@ class WorkflowRun:
                 if not plan.restarted:
                     again = msgspec.structs.replace(plan, restarted=True)
                     raise Restarted(msgspec.json.encode(again))
+
+    async def _in_transaction(self, name: str, planned: PlannedAct) -> None:
+        transaction = SimTransaction()
+        function = self._function(name, planned, transaction=transaction)
+        value = await self._ctx.step.using(tx=transaction)(name, function)
+        await transaction.commit()
+        self._saw(name, value)
 
     async def _declared(self, name: str, planned: PlannedAct) -> None:
         refused = self._function(name, planned, refuses=True)
@@ -173,7 +186,13 @@ class WorkflowRun:
         self._saw(name, value)
 
     def _function(
-        self, name: str, planned: PlannedAct, *, fails: bool = False, refuses: bool = False
+        self,
+        name: str,
+        planned: PlannedAct,
+        *,
+        fails: bool = False,
+        refuses: bool = False,
+        transaction: SimTransaction | None = None,
     ) -> Callable[[], Any]:
         async def function() -> int:
             if planned.seconds:
@@ -181,7 +200,10 @@ class WorkflowRun:
             if fails:
                 raise OSError("the function of a step failed")
             value = self._runs.number()
-            self._runs.ran_step(self._who, self._run, self._job, name, value)
+            made = (self._who, self._run, self._job, name, value)
+            self._runs.ran_step(*made)
+            if transaction is not None:
+                transaction.writes.append(lambda: self._runs.committed(*made))
             if refuses:
                 raise RefusedError(str(value))
             return value

@@ -3,21 +3,18 @@ or not at all, no event and no effect of a transaction is lost or doubled, and l
 
 import asyncio
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from forge_jobs import Context, EngineSettings, Forge, Retry
-from forge_jobs.backends.postgres.connection import address
 from forge_jobs.engine.steps import run_steps
 from tests.interrupting import Interrupt, Late, Tracing, raised_at, sweep
+from tests.user_transaction import user_transaction
 
 # An interrupt between the call of a coroutine function and the coroutine's first line.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -91,16 +88,6 @@ async def test_interrupted_sends_wake_every_waiting_job_once(shared: Forge) -> N
 # ---------------------------------------------------------------------------------------- steps
 
 
-@contextmanager
-def _transaction(url: str) -> Iterator[Any]:
-    if url.startswith("sqlite:"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)) as file, file:
-            yield file
-    else:
-        with psycopg.connect(address.parse(url).dsn) as connection:
-            yield connection
-
-
 async def test_an_interrupted_step_in_a_transaction_happens_once(
     shared: Forge, shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +105,7 @@ async def test_an_interrupted_step_in_a_transaction_happens_once(
     @shared.task(max_attempts=5, retry=Retry(base="10ms"))
     def debit(n: int, ctx: Context) -> list[int]:
         if ctx.job.attempts == 1:
-            with _transaction(shared_url) as mine:
+            with user_transaction(shared_url) as mine:
                 step = ctx.step_sync.using(tx=mine, key="once")
                 point = _NEVER if n < 0 else points[0] * n // count
                 tracing = raised_at(point, lambda: step("debit", write, mine, n))
@@ -128,12 +115,12 @@ async def test_an_interrupted_step_in_a_transaction_happens_once(
                 raise RuntimeError("counted")
             if tracing.raised:
                 interrupted.append(tracing.where)
-        with _transaction(shared_url) as mine:
+        with user_transaction(shared_url) as mine:
             value = ctx.step_sync.using(tx=mine, key="once")("debit", write, mine, n)
         return [value, ctx.step_sync("after", abs, n)]
 
     async with shared:
-        with _transaction(shared_url) as mine:
+        with user_transaction(shared_url) as mine:
             mine.execute("CREATE TABLE debits (n integer)")
         async with shared.worker(queues={"default": 12}):
             assert await (await debit.aenqueue(-1)).aresult(timeout=60) == [-1, 1]
@@ -141,7 +128,7 @@ async def test_an_interrupted_step_in_a_transaction_happens_once(
             results = [await job.aresult(timeout=120) for job in jobs]
     assert results == [[n, n] for n in range(count)]
     assert len(interrupted) > count // 2, interrupted
-    with _transaction(shared_url) as mine:
+    with user_transaction(shared_url) as mine:
         rows = mine.execute("SELECT n FROM debits ORDER BY n").fetchall()
     assert [n for (n,) in rows] == [-1, *range(count)]
 

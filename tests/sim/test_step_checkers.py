@@ -11,6 +11,7 @@ from forge_jobs.core.steps import StepKind
 from forge_jobs.store.jobs import Verdict
 from rigs.simulation.history import (
     Claimed,
+    EffectCommitted,
     EventStored,
     Finished,
     HandlerRan,
@@ -75,6 +76,26 @@ def rows() -> list[JobRecord]:
 
 def test_a_good_workflow_has_no_violation() -> None:
     assert rules(workflow(), rows()) == set()
+
+
+def test_an_effect_is_committed_with_its_step() -> None:
+    ran = StepRan(22, "a", 1, J1, "tx0", 7)
+    committed = EffectCommitted(23, "a", 1, J1, "tx0", 7)
+    seen = StepSeen(24, "a", 1, J1, "tx0", 7)
+    step = stored(23, "tx0", value="7")
+    good = [record for record in workflow() if record.at < 24]
+    rest = [record for record in workflow() if record.at >= 24]
+
+    def found(*more: Record) -> set[str]:
+        return rules([*good, *more, *rest], rows())
+
+    assert found(ran, step, committed, seen) == set()
+    # Only the step, only the effect, at another instant, or another effect than the stored one.
+    assert found(ran, step, seen) == {"committed"}
+    assert "committed" in found(ran, committed, seen)
+    assert found(ran, stored(22, "tx0", value="7"), committed, seen) == {"committed"}
+    again = EffectCommitted(23, "a", 1, J1, "tx0", 8)
+    assert found(ran, step, committed, again, seen) == {"committed"}
 
 
 def insert(records: list[Record], at: int, *added: Record) -> list[Record]:

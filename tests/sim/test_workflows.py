@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from forge_jobs.backends.memory.user_transactions import UserTransactions
 from forge_jobs.backends.shared.rowwise import events, steps, waits
 from forge_jobs.backends.shared.rowwise.rows import Row
 from forge_jobs.backends.shared.rowwise.step_ports import StoredEvent
@@ -29,7 +30,8 @@ def test_simulations_of_workflows_pass_every_check() -> None:
         ended = simulate(seed, OPTIONS)
         assert_kept(ended)
         seen.update(ended.seen)
-    had = ("steps stored", "events taken", "waits timed out", "restarts", "stale steps refused")
+    had = ("steps stored", "events taken", "waits timed out", "restarts", "stale steps refused",
+           "steps committed with their effects")  # fmt: skip
     assert [name for name in had if not seen[name]] == []
 
 
@@ -129,6 +131,13 @@ def _sleeps_end_by_the_clocks_of_nodes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunSteps, "now", now)
 
 
+def _a_step_does_not_wait_for_its_transaction(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(self: UserTransactions, transaction: object) -> None:
+        return None
+
+    patch.setattr(UserTransactions, "ajoin", at_once)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "rule"),
     [
@@ -139,6 +148,7 @@ def _sleeps_end_by_the_clocks_of_nodes(patch: pytest.MonkeyPatch) -> None:
         (_deadline_and_event_both_apply, "decided"),
         (_a_released_job_forgets_its_steps, "repeated"),
         (_a_restart_forgets_what_was_taken, "taken"),
+        (_a_step_does_not_wait_for_its_transaction, "committed"),
         (_sleeps_end_by_the_clocks_of_nodes, "stuck"),
     ],
 )

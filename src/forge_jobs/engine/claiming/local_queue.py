@@ -188,7 +188,7 @@ class LocalQueue:
 
     def free_slot(self, run: Run, now: float) -> None:
         """Free the slot of a run that has ended; a strict one keeps it until the verdict."""
-        if run.keeps_slot and run.state is RunState.FINISHED:
+        if run.keeps_slot and run.state in (RunState.FINISHED, RunState.COMMITTING):
             return
         self.busy -= 1
         if self.ready:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
-from forge_jobs.core.errors import ForgeError
+from forge_jobs.core.errors import BadStep, ForgeError
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Dead, Failed, Missing
@@ -158,6 +158,7 @@ class InFlightJobs:
     ) -> None:
         """Finish once the user's transaction has ended: until then it locks the job; and once all
         events that a restart keeps were read."""
+        run.state = RunState.COMMITTING
 
         async def wait_and_finish() -> None:
             outcome = run_outcome
@@ -165,6 +166,9 @@ class InFlightJobs:
                 await steps.check_committed()
                 outcome = await with_all_cursors(steps, outcome)
             except ForgeError as error:
+                if not isinstance(error, BadStep):
+                    # Nobody knows: the next run must look.
+                    steps.assume_stored()
                 if not isinstance(outcome.outcome, Failed | Dead):
                     outcome = RunOutcome(Failed(str(error)))
             if run.state is not RunState.LOST:
@@ -285,8 +289,10 @@ class InFlightJobs:
                 run.keeps_slot = False
                 self.executors.interrupt(run)
                 run.state = RunState.LOST
-            elif run.keeps_slot:
-                run.local_queue.busy -= 1
+                continue
+            if run.state is RunState.COMMITTING:
+                run.state = RunState.LOST
+            run.local_queue.busy -= run.keeps_slot
         self.held.clear()
         self._awaiting_record.clear()
 

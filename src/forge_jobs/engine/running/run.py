@@ -43,13 +43,15 @@ class StopReason(Enum):
 
 
 class RunState(Enum):
-    """The state of a run. ``FINISHED``: its handler has ended, or it was released before its start.
-    ``LOST``: its handler still runs, but the claim is gone."""
+    """The state of a run. ``COMMITTING``: its handler has ended, and the transaction of its last
+    step is awaited. ``FINISHED``: its handler has ended, or it was released before its start.
+    ``LOST``: its handler still runs or its transaction is awaited, but the claim is gone."""
 
     READY = 1
     RUNNING = 2
     FINISHED = 3
     LOST = 4
+    COMMITTING = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,10 @@ class RunSteps:
         retry = self.run.handler.retry
         return StepProgress(self.has_stored, MAX_FAILED_RUNS if retry is None else retry.total)
 
+    def assume_stored(self) -> None:
+        """A step may have been committed: the store could not be asked."""
+        self._has_sent = True
+
     def cursors(self) -> tuple[StepWrite, ...]:
         """What a restart keeps: the last event of each topic that the job took."""
         now, claim = self.now(), self.claim
