@@ -25,6 +25,8 @@ class Schemas:
         self._numbers = itertools.count(1)
         self._free: list[str] = []
         self._removed: Counter[str] = Counter()
+        # Read once: a test may put further migrations in place.
+        self._version = str(len(schema.sql_files.steps()))
         self._loop = asyncio.new_event_loop()
         self._connection: Any = self._loop.run_until_complete(asyncpg.connect(server.url()))
 
@@ -39,7 +41,7 @@ class Schemas:
     def give_back(self, name: str) -> None:
         """Return a schema and empty it; one that a test removed or changed is not used again."""
         version = self._fetch(f"SELECT value FROM {name}.meta WHERE name = 'schema.additive'")
-        if version == str(len(schema.sql_files.steps())):
+        if version == self._version:
             self._empty(name)
             self._free.append(name)
 
