@@ -26,7 +26,7 @@ class Schemas:
         self._free: list[str] = []
         self._removed: Counter[str] = Counter()
         # Read once: a test may put further migrations in place.
-        self._version = str(len(schema.sql_files.steps()))
+        self._version = len(schema.sql_files.steps())
         self._loop = asyncio.new_event_loop()
         self._connection: Any = self._loop.run_until_complete(asyncpg.connect(server.url()))
 
@@ -40,8 +40,8 @@ class Schemas:
 
     def give_back(self, name: str) -> None:
         """Return a schema and empty it; one that a test removed or changed is not used again."""
-        version = self._fetch(f"SELECT value FROM {name}.meta WHERE name = 'schema.additive'")
-        if version == self._version:
+        numbers = f"SELECT max(value::integer) FROM {name}.meta WHERE name LIKE 'schema.%'"
+        if self._fetch(numbers) == self._version:
             self._empty(name)
             self._free.append(name)
 
