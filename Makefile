@@ -8,10 +8,10 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --quiet --quiet --require-hashes -r
 
 # make setup PYTHON=python3.12 chooses the interpreter; make test T="tests/core -x" narrows the run.
-# Tests run in four processes, file by file, because many of them wait; SIDE_BY_SIDE=0 runs them in one.
+# Tests run in three processes, file by file, because many of them wait; SIDE_BY_SIDE=0 runs them in one.
 PYTHON ?=
 T ?=
-SIDE_BY_SIDE ?= 4
+SIDE_BY_SIDE ?= 3
 SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 # A few failed tests get a second look, alone (docs/decisions/0090); SECOND_LOOK=0 leaves it out.
 SECOND_LOOK ?= 1
