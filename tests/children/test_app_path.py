@@ -14,9 +14,14 @@ from forge_jobs.core.errors import BadAppPath
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
+    # Another test of this process may have imported a module of such a name.
+    _forget_modules()
     yield tmp_path
-    for name in set(sys.modules) - before:
+    _forget_modules()
+
+
+def _forget_modules() -> None:
+    for name in list(sys.modules):
         if name.partition(".")[0] in ("shop", "broken", "nested"):
             del sys.modules[name]
 

@@ -14,6 +14,8 @@ from forge_jobs.backends.postgres import schema
 from tests.postgres.server import PrivateServer
 
 _MAX_TRACES = 300
+# Of this process: there may be several Schemas on one server.
+_NUMBERS = itertools.count(1)
 
 
 class Schemas:
@@ -22,7 +24,6 @@ class Schemas:
 
     def __init__(self, server: PrivateServer) -> None:
         self._server = server
-        self._numbers = itertools.count(1)
         self._free: list[str] = []
         self._removed: Counter[str] = Counter()
         # Read once: a test may put further migrations in place.
@@ -36,7 +37,7 @@ class Schemas:
 
     def unused(self) -> str:
         """The name of a schema that no test has used: its indexes hold no dead entries."""
-        return f"t{os.getpid()}_{next(self._numbers)}"
+        return f"t{os.getpid()}_{next(_NUMBERS)}"
 
     def give_back(self, name: str) -> None:
         """Return a schema and empty it; one that a test removed or changed is not used again."""
