@@ -55,3 +55,35 @@ async def test_an_open_transaction_of_a_step_blocks_no_other_job(url: str) -> No
                 await (await other.aenqueue(n)).aresult(timeout=60)
             assert await job.aresult(timeout=60) == 13
         assert testing.steps_of(job) == {"debit": 12, "next": 1}
+
+
+async def test_a_shutdown_waits_for_no_commit_and_leaves_no_task(url: str) -> None:
+    forge = Forge(url)
+    is_open = asyncio.Event()
+    opened: list[asyncpg.Connection] = []
+
+    async def debit(connection: asyncpg.Connection) -> int:
+        return await connection.fetchval("SELECT 12")
+
+    @forge.task(max_attempts=1)
+    async def paying(ctx: Context) -> int:
+        connection = await asyncpg.connect(forge.dsn)
+        opened.append(connection)
+        await connection.transaction().start()
+        value = await ctx.step.using(tx=connection)("debit", debit, connection)
+        is_open.set()
+        return value
+
+    def waiting() -> set[str]:
+        return {task.get_name() for task in asyncio.all_tasks()} & {"forge-await-commit"}
+
+    async with forge:
+        async with forge.worker(queues=["default"]):
+            job = await paying.aenqueue()
+            await asyncio.wait_for(is_open.wait(), 60)
+            while not waiting():
+                await asyncio.sleep(0.01)
+        assert not waiting()
+        await opened[0].close()
+        job = await job.arefresh()
+        assert job.status in ("pending", "running"), "the claim was released or is to be reaped"

@@ -111,8 +111,7 @@ class _Drain:
             await self.work()
         finally:
             parts.in_flight.interrupt_all(StopReason.SHUTDOWN)
-            parts.in_flight.deadlines.close()
-            tasks += parts.in_flight.handover.close()
+            tasks += parts.in_flight.close()
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

@@ -168,7 +168,6 @@ class WorkerProcess:
         self._shutdown = shutdown = Shutdown(
             parts.in_flight,
             parts.local_queues,
-            parts.finish_buffer,
             self._registration,
             self._leadership,
             share_slots=self._slot_sync.share,
@@ -187,8 +186,7 @@ class WorkerProcess:
             self._slot_sync.close()
             self._cancels.close()
             parts.undeclared_jobs.close()
-            parts.in_flight.deadlines.close()
-            self._tasks += parts.in_flight.handover.close()
+            self._tasks += parts.in_flight.close()
             self._io_tasks.cancel()
             for task in self._tasks:
                 task.cancel()

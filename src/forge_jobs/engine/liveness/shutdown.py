@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
 from forge_jobs.engine.claiming.local_queues import LocalQueues
 from forge_jobs.engine.running.in_flight import InFlightJobs
 from forge_jobs.engine.running.run import StopReason
@@ -42,7 +41,6 @@ class Shutdown:
         self,
         in_flight: InFlightJobs,
         local_queues: LocalQueues,
-        finish_buffer: FinishBuffer,
         registration: Registration,
         leadership: Leadership,
         *,
@@ -53,7 +51,6 @@ class Shutdown:
     ) -> None:
         self._in_flight = in_flight
         self._local_queues = local_queues
-        self._finish_buffer = finish_buffer
         self._registration = registration
         self._leadership = leadership
         self._share_slots = share_slots
@@ -69,7 +66,7 @@ class Shutdown:
 
     async def wind_down(self) -> None:
         """Release, wait and write what can be written; the exchange loop still runs meanwhile."""
-        in_flight, finish_buffer = self._in_flight, self._finish_buffer
+        in_flight = self._in_flight
         self._local_queues.close()
         self._local_queues.release_all()
         try:
@@ -80,14 +77,14 @@ class Shutdown:
         finally:
             self._grace_ended_at = self._clock.mono()
         flushed_by = _FLUSHED_BY if in_flight.running else _RELEASED_BY
-        await self._until(lambda: finish_buffer.is_empty, self._at_fraction(flushed_by))
+        await self._until(lambda: in_flight.is_written, self._at_fraction(flushed_by))
         if in_flight.running:
             log_facts(_LOG, logging.INFO, "releasing what still runs", running=in_flight.running)
             for _ in range(_MAX_INTERRUPTS):
                 # A handler may swallow the first cancellation while it cleans up.
                 in_flight.interrupt_all(StopReason.SHUTDOWN)
                 await self._until(lambda: in_flight.running == 0, self._clock.mono() + _INTERRUPT_S)
-            await self._until(lambda: finish_buffer.is_empty, self._at_fraction(_RELEASED_BY))
+            await self._until(lambda: in_flight.is_written, self._at_fraction(_RELEASED_BY))
 
     async def leave(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
         """Wait for the cancelled tasks, close the executors, deregister, release the leadership."""

@@ -93,6 +93,7 @@ class InFlightJobs:
         self._job_loop = job_loop
         self._awaiting_record: dict[int, Finish] = {}
         self._awaiting_commit: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -159,6 +160,8 @@ class InFlightJobs:
         """Finish once the user's transaction has ended: until then it locks the job; and once all
         events that a restart keeps were read."""
         run.state = RunState.COMMITTING
+        if self._closed:
+            return
 
         async def wait_and_finish() -> None:
             outcome = run_outcome
@@ -232,6 +235,20 @@ class InFlightJobs:
                 run.local_queue.busy -= run.keeps_slot
 
     # -- stopping -------------------------------------------------------------------------------
+
+    @property
+    def is_written(self) -> bool:
+        """Whether no finish waits: for an exchange, or for the end of a user's transaction."""
+        return self._finish_buffer.is_empty and not self._awaiting_commit
+
+    def close(self) -> "list[asyncio.Task[None]]":
+        """Cancel what still waits; its claims are released when the process deregisters, or
+        reaped."""
+        self._closed = True
+        self.deadlines.close()
+        for task in self._awaiting_commit:
+            task.cancel()
+        return [*self.handover.close(), *self._awaiting_commit]
 
     def interrupt(self, run: Run, stop: StopReason) -> None:
         """Tell a running handler to end. The first reason stays."""
