@@ -42,7 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     began, seen, virtual_s = SYSTEM_CLOCK.mono(), Counter[str](), 0.0
     processes = arguments.processes or default_processes(len(seeds))
     with run_seeds(
-        seeds, options, processes=processes, twice=arguments.twice, trace=arguments.trace
+        seeds,
+        options,
+        processes=processes,
+        twice=arguments.twice,
+        trace=arguments.trace,
+        varied=arguments.varied,
     ) as reports:
         for number, report in enumerate(reports, 1):
             if report.lines:
@@ -53,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             seen.update(report.seen)
             virtual_s += report.virtual_s
             _progress(number, len(seeds), SYSTEM_CLOCK.mono() - began)
-    _summary(len(seeds), options, seen, virtual_s, SYSTEM_CLOCK.mono() - began)
+    nodes = f"up to {options.nodes}" if arguments.varied else str(options.nodes)
+    _summary(len(seeds), nodes, seen, virtual_s, SYSTEM_CLOCK.mono() - began)
     return 0
 
 
@@ -84,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minutes", type=float, default=defaults.minutes, help="virtual minutes of faults"
     )
+    parser.add_argument(
+        "--varied", action="store_true", help="each seed draws its size, at most the given one"
+    )
     parser.add_argument("--cron", action="store_true", help="simulate cron only, for --days")
     parser.add_argument("--days", type=float, default=30.0, help="virtual days of cron (30)")
     parser.add_argument("--trace", action="store_true", help="print every event")
@@ -108,10 +117,10 @@ def _progress(number: int, total: int, took_s: float) -> None:
 
 
 def _summary(
-    seeds: int, options: Options, seen: Counter[str], virtual_s: float, took_s: float
+    seeds: int, nodes: str, seen: Counter[str], virtual_s: float, took_s: float
 ) -> None:
     print(
-        f"{seeds} seeds, {options.nodes} nodes, {virtual_s / 3600:.1f} virtual hours in "
+        f"{seeds} seeds, {nodes} nodes, {virtual_s / 3600:.1f} virtual hours in "
         f"{took_s:.1f} s: every check passed."
     )
     for name, count in sorted(seen.items(), key=lambda item: (-item[1], item[0])):

@@ -10,6 +10,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from rigs.simulation.excerpt import LAST, excerpt
+from rigs.simulation.sizes import draw_size
 from rigs.simulation.world import Options, SimulationResult, simulate
 
 _MAX_SHOWN = 20
@@ -34,9 +35,17 @@ def default_processes(seeds: int) -> int:
 
 
 def run_seed(
-    seed: int, options: Options, *, twice: bool = False, trace: bool = False
+    seed: int,
+    options: Options,
+    *,
+    twice: bool = False,
+    trace: bool = False,
+    varied: bool = False,
 ) -> SeedReport:
-    """Simulate one seed. ``twice``: again, to compare; ``trace``: with every event."""
+    """Simulate one seed. ``twice``: again, to compare; ``trace``: with every event; ``varied``: in
+    a size that the seed draws, at most that of the options."""
+    if varied:
+        options = draw_size(seed, options)
     ended = simulate(seed, options)
     lines = ended.history.lines() if trace else []
     failure = ""
@@ -49,10 +58,16 @@ def run_seed(
 
 @contextmanager
 def run_seeds(
-    seeds: Sequence[int], options: Options, *, processes: int, twice: bool, trace: bool
+    seeds: Sequence[int],
+    options: Options,
+    *,
+    processes: int,
+    twice: bool,
+    trace: bool,
+    varied: bool = False,
 ) -> Generator[Iterator[SeedReport], None, None]:
     """The reports in the order of the seeds. On exit the seeds that have not begun are dropped."""
-    run = partial(run_seed, options=options, twice=twice, trace=trace)
+    run = partial(run_seed, options=options, twice=twice, trace=trace, varied=varied)
     if processes == 1:
         yield map(run, seeds)
         return
