@@ -116,9 +116,7 @@ def _progress(number: int, total: int, took_s: float) -> None:
         print(f"{number} of {total} seeds, {took_s:.0f} s", file=sys.stderr, flush=True)
 
 
-def _summary(
-    seeds: int, nodes: str, seen: Counter[str], virtual_s: float, took_s: float
-) -> None:
+def _summary(seeds: int, nodes: str, seen: Counter[str], virtual_s: float, took_s: float) -> None:
     print(
         f"{seeds} seeds, {nodes} nodes, {virtual_s / 3600:.1f} virtual hours in "
         f"{took_s:.1f} s: every check passed."
