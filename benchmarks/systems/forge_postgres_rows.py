@@ -86,15 +86,15 @@ def discord(store: Path) -> list[str]:
 
 
 def copy_suspended(store: Path, copies: int) -> None:
-    """Beside the newest suspended job `copies` more that wait for the same."""
+    """Beside the suspended job, which is the only one, `copies` more that wait for the same."""
     # None of them is due before the others: without a deadline that is the last moment there is.
     multiply(store, copies, (("jobs", "suspended"),), moving=("enqueued_at", "started_at"))
     postgres.ask(
         store,
         "INSERT INTO forge.waits (job, began_at, after, since, epoch, topic, step, deadline)"
         " SELECT j.id, w.began_at, w.after, w.since, w.epoch, w.topic, w.step, w.deadline"
-        " FROM forge.waits w, forge.jobs j WHERE j.status = 'suspended' AND j.id > w.job"
-        " AND NOT EXISTS (SELECT 1 FROM forge.waits o WHERE o.job = j.id) RETURNING 1",
+        " FROM forge.waits w, forge.jobs j"
+        " WHERE j.status = 'suspended' AND j.id > w.job RETURNING 1",
     )
 
 
