@@ -95,7 +95,7 @@ class WorkerParts:
         self.store_time = StoreTime(clock)
         self.wake = WakeSignal(self.job_loop.loop)
         self.finish_buffer = self._new_finish_buffer(inputs.settings, overlap=overlap)
-        self.step_buffer = StepBuffer(self.wake)
+        self.step_buffer = StepBuffer(self.wake, overlap=overlap)
         self.in_flight = self._new_in_flight(inputs, run_log)
         self.local_queues = self._new_local_queues(inputs)
         self.undeclared_jobs = self._new_undeclared_jobs(inputs)

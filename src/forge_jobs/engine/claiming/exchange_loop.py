@@ -196,7 +196,7 @@ class ExchangeLoop:
         # Before the wants: a taken batch makes room for jobs that finish during the call.
         limit = 1 if self._one_by_one else MAX_BATCH
         batch = self._finish_buffer.take(limit, now=now)
-        steps = self._step_buffer.take(0 if self._one_by_one and batch.finishes else limit)
+        steps = self._step_buffer.take(0 if self._one_by_one and batch.finishes else limit, batch)
         # An exchange that is due for steps alone asks for no jobs before it is time to.
         is_claim_due = steps.is_empty or not batch.is_empty or self._claim_at(now) <= now
         wants = self._wants(now) if is_claim_due else []
