@@ -61,6 +61,9 @@ class Finish(Struct, frozen=True, gc=False):
     the metrics. ``queue``, ``kind``, ``enqueued_at`` and ``tags`` repeat the row's: counting reads
     no row. ``traceback`` belongs to ``error`` and is stored apart from the job's row. ``steps`` is
     set if the job has stored steps, or stores some with this finish.
+
+    >>> FinalizeOutcome.__name__  # what a store's exchange takes; handlers return a JobOutcome
+    'Finish'
     """
 
     key: int

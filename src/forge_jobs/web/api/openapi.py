@@ -47,11 +47,18 @@ def openapi_document(root: str, *, read_only: bool) -> dict[str, Any]:
         "servers": [{"url": root or "/"}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": {name: _without_example(one) for name, one in components.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
     }
+
+
+def _without_example(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without the Python example of its docstring."""
+    if "description" not in schema:
+        return schema
+    return {**schema, "description": schema["description"].partition("\n\n>>>")[0].strip()}
 
 
 def openapi_path(route: Route) -> str:
