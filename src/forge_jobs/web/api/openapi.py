@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
+from inspect import cleandoc
 from typing import Any, Final
 
 import msgspec
@@ -58,7 +59,8 @@ def _without_example(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema without the Python example of its docstring."""
     if "description" not in schema:
         return schema
-    return {**schema, "description": schema["description"].partition("\n\n>>>")[0].strip()}
+    text = cleandoc(schema["description"]).partition("\n\n>>>")[0]
+    return {**schema, "description": text.strip()}
 
 
 def openapi_path(route: Route) -> str:
