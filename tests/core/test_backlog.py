@@ -2,25 +2,25 @@
 
 import pytest
 
-from forge_jobs.core.backlog import Pace, earlier_backlogs, empty_in_s, pace, utilisation
+from forge_jobs.core.backlog import Trend, earlier_backlogs, empty_in_s, trend, utilisation
 
 
 @pytest.mark.parametrize(
     ("backlog", "enqueued", "ended", "running", "expected"),
     [
-        (0, 0, 0, 0, Pace.IDLE),
-        (0, 500, 500, 3, Pace.KEEPING_UP),
-        (40, 0, 0, 0, Pace.STOPPED),
-        (40, 5, 0, 2, Pace.FALLING_BEHIND),
-        (40, 100, 98, 2, Pace.KEEPING_UP),
-        (40, 100, 50, 2, Pace.FALLING_BEHIND),
-        (40, 50, 100, 2, Pace.CATCHING_UP),
+        (0, 0, 0, 0, Trend.IDLE),
+        (0, 500, 500, 3, Trend.KEEPING_UP),
+        (40, 0, 0, 0, Trend.STOPPED),
+        (40, 5, 0, 2, Trend.FALLING_BEHIND),
+        (40, 100, 98, 2, Trend.KEEPING_UP),
+        (40, 100, 50, 2, Trend.FALLING_BEHIND),
+        (40, 50, 100, 2, Trend.CATCHING_UP),
     ],
 )
 def test_the_pace_of_a_backlog(
-    backlog: int, enqueued: int, ended: int, running: int, expected: Pace
+    backlog: int, enqueued: int, ended: int, running: int, expected: Trend
 ) -> None:
-    assert pace(backlog, enqueued, ended, running=running) is expected
+    assert trend(backlog, enqueued, ended, running=running) is expected
 
 
 def test_a_backlog_that_shrinks_has_an_end_and_another_has_none() -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from forge_jobs.core.backlog import Pace
+from forge_jobs.core.backlog import Trend
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.ops import metrics
@@ -24,9 +24,9 @@ async def test_a_growing_backlog_is_told_by_queue_and_kind(harness: StoreHarness
     harness.clock.advance(90)
     seen = await capacity(harness.store, minutes=5, clock=harness.clock)
     by_queue = {row.queue: row for row in seen.queues}
-    assert by_queue["mail"].pace is Pace.FALLING_BEHIND
+    assert by_queue["mail"].trend is Trend.FALLING_BEHIND
     assert (by_queue["mail"].backlog, by_queue["mail"].empty_in_s) == (20, None)
-    assert by_queue["video"].pace is Pace.STOPPED
+    assert by_queue["video"].trend is Trend.STOPPED
     assert by_queue["video"].lag_s == 90.0
     assert {(row.kind, row.backlog) for row in seen.kinds} == {("send", 20), ("cut", 4)}
     await harness.register_worker("mail", host_id="01HOSTB")
@@ -34,7 +34,7 @@ async def test_a_growing_backlog_is_told_by_queue_and_kind(harness: StoreHarness
         await harness.succeed(job)
     harness.clock.advance(120)
     [mail, _] = (await capacity(harness.store, minutes=3, clock=harness.clock)).queues
-    assert mail.pace is Pace.CATCHING_UP
+    assert mail.trend is Trend.CATCHING_UP
     assert mail.empty_in_s is not None
     assert 1 <= mail.empty_in_s <= 60
     with pytest.raises(BadOption, match="minutes=61 must lie between 1 and 60"):

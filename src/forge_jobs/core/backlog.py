@@ -7,7 +7,7 @@ from enum import StrEnum
 _STEADY_SHARE = 0.05
 
 
-class Pace(StrEnum):
+class Trend(StrEnum):
     """How a backlog changes. ``stopped``: jobs wait, none runs and none ends."""
 
     IDLE = "idle"
@@ -17,15 +17,15 @@ class Pace(StrEnum):
     STOPPED = "stopped"
 
 
-def pace(backlog: int, enqueued: int, ended: int, *, running: int) -> Pace:
+def trend(backlog: int, enqueued: int, ended: int, *, running: int) -> Trend:
     """How a backlog changes, from what came in and what ended within one span."""
     if not backlog:
-        return Pace.KEEPING_UP if enqueued or ended else Pace.IDLE
+        return Trend.KEEPING_UP if enqueued or ended else Trend.IDLE
     if not ended and not running:
-        return Pace.STOPPED
+        return Trend.STOPPED
     if abs(enqueued - ended) <= _STEADY_SHARE * max(enqueued, ended):
-        return Pace.KEEPING_UP
-    return Pace.FALLING_BEHIND if enqueued > ended else Pace.CATCHING_UP
+        return Trend.KEEPING_UP
+    return Trend.FALLING_BEHIND if enqueued > ended else Trend.CATCHING_UP
 
 
 def empty_in_s(backlog: int, enqueued: int, ended: int, span_s: float) -> float | None:

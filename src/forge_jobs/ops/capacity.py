@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from forge_jobs.core.backlog import Pace, earlier_backlogs, empty_in_s, pace, utilisation
+from forge_jobs.core.backlog import Trend, earlier_backlogs, empty_in_s, trend, utilisation
 from forge_jobs.core.counters import Minute
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import MINUTE, SECOND
@@ -36,7 +36,7 @@ class CapacityView(View, frozen=True, kw_only=True):
 
     queue: str
     kind: str | None
-    pace: Pace
+    trend: Trend
     backlog: int
     running: int
     slots: int
@@ -143,7 +143,7 @@ def _view(
     return CapacityView(
         queue=name[0],
         kind=name[1],
-        pace=pace(backlog, enqueued, ended, running=running),
+        trend=trend(backlog, enqueued, ended, running=running),
         backlog=backlog,
         running=running,
         slots=slots,

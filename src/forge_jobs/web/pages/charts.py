@@ -15,7 +15,7 @@ QUANTILES: Final = ("p50", "p95", "p99")
 _MAX_HOSTS: Final = 8
 
 
-class Frame(Struct, frozen=True):
+class ChartFrame(Struct, frozen=True):
     """What the charts of one page have in common.
 
     The points from ``open_from`` on have not ended; of the last one the share ``elapsed`` has
@@ -49,11 +49,11 @@ def chart(
     note: str = "",
     tones: Sequence[str] = (),
     span: Sequence[float] = (),
-    frame: Frame | None = None,
+    frame: ChartFrame | None = None,
 ) -> TemplateVars:
     """Variables of the ``chart`` macro. ``span`` holds the ends of the time axis, for charts whose
     older points are still missing."""
-    frame = frame or Frame()
+    frame = frame or ChartFrame()
     return {
         "name": name,
         "title": title,
@@ -82,16 +82,16 @@ def frame_of(
     earlier: Sequence[Point] = (),
     suffix: str = "",
     marks: Sequence[tuple[float, str]] = (),
-) -> Frame:
+) -> ChartFrame:
     """The frame of charts of these points."""
     open_from = next((index for index, point in enumerate(points) if point.open), len(points))
     last = points[-1].at.timestamp() if points else 0.0
     elapsed = min(1.0, max(0.0, (now / SECOND - last) / step_s))
-    return Frame(open_from, elapsed, step_s, tuple(earlier), suffix, tuple(marks))
+    return ChartFrame(open_from, elapsed, step_s, tuple(earlier), suffix, tuple(marks))
 
 
 def jobs_chart(
-    points: Sequence[Point], unit: str, span: Sequence[float], frame: Frame
+    points: Sequence[Point], unit: str, span: Sequence[float], frame: ChartFrame
 ) -> TemplateVars:
     """Enqueued, done, retried and dead jobs, and the first two of an earlier time."""
     names = ("enqueued", "done", "retried", "dead")
@@ -114,7 +114,7 @@ def latency_chart(
     stats: Sequence[DurationStats],
     span: Sequence[float] = (),
     *,
-    frame: Frame | None = None,
+    frame: ChartFrame | None = None,
     earlier: Sequence[DurationStats] = (),
 ) -> TemplateVars:
     """Percentiles 50, 95 and 99 of durations, and the 95th of an earlier time."""
@@ -132,7 +132,7 @@ def backlog_charts(
     unfinished: Sequence[int],
     utilisation: Sequence[float | None],
     span: Sequence[float],
-    frame: Frame,
+    frame: ChartFrame,
 ) -> list[TemplateVars]:
     """Unfinished jobs, and how busy the slots were."""
     at = point_times(points)

@@ -10,7 +10,7 @@ from forge_jobs.ops.metrics import Point
 from forge_jobs.ops.versions import worker_versions
 from forge_jobs.web.request_context import RequestContext
 
-from .charts import Frame, frame_of
+from .charts import ChartFrame, frame_of
 from .comparison import Comparison, parse_comparison
 from .page import Params
 from .ranges import ChartRange, parse_range
@@ -24,7 +24,7 @@ class ChartData(Struct, frozen=True, kw_only=True):
     kind: str | None
     comparison: Comparison | None
     chart: Chart
-    frame: Frame
+    frame: ChartFrame
 
     @property
     def points(self) -> tuple[Point, ...]:
