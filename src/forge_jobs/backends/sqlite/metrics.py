@@ -15,7 +15,7 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.vitals import Vitals
 
-from . import queries, roll_up
+from . import breakdowns, queries, roll_up
 from .counters import SQL
 from .io.reader import Reader
 from .io.transaction import Tx
@@ -90,6 +90,7 @@ def _roll_up(limit: int, tx: Tx) -> bool:
 
 
 def _purge(before: Instant, limit: int, tx: Tx) -> int:
+    breakdowns.purge(tx.execute, before, limit)
     return sum(
         tx.execute(SQL[name], (before, limit)).rowcount
         for name in ("purge_minutes", "purge_vitals")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from forge_jobs.backends.shared.pagination import is_counted
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import CappedCount, Count, Minute, merge_minutes, sum_totals
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import DAY, Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
@@ -100,6 +100,8 @@ class RowwiseMetrics:
             vitals = sorted(name for name in tables.vitals if LIFETIME < name[0] < before)[:kept]
             for name in vitals:
                 del tables.vitals[name]
+            for day, tag in [name for name in tables.tag_days if name[0] <= before - DAY][:kept]:
+                del tables.tag_days[day, tag]
             return len(minutes) + len(vitals)
 
     async def stamp(self) -> str:
