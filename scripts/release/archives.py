@@ -22,7 +22,7 @@ _CIRCUMSTANCES = (
 _MASKS = (0o022, 0o077)
 _STATIC = "forge_jobs/web/static/vendor"
 _PATHS = re.compile(rb"/(?:home|Users|root|tmp|work)/[\w.-]+/")
-_HOSTS = re.compile(rb"(?:pypi|npmjs|pythonhosted)\.(?:org|com)|registry\.[a-z]", re.I)
+_HOSTS = re.compile(rb"(?:pypi|npmjs|pythonhosted)\.(?:org|com)", re.I)
 
 
 class BadRelease(Exception):
