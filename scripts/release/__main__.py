@@ -68,8 +68,9 @@ def left_to_do() -> list[str]:
     notes: list[str] = []
     if sections(CHANGELOG.read_text(encoding="utf-8")).get(version()) is None:
         notes.append(f"no section {version()}: python -m scripts.release.changelog DATE")
-    if version() not in frozen_sql.recorded():
-        notes.append("migrations are not frozen: python -m scripts.frozen_sql")
+    frozen = {item for files in frozen_sql.recorded().values() for item in files.items()}
+    if set(frozen_sql.current().items()) - frozen:
+        notes.append("migrations are not frozen as they are: python -m scripts.frozen_sql")
     return notes
 
 
