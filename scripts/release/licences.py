@@ -66,8 +66,9 @@ def _stated(name: str, wanted: str) -> str:
     if found.version != wanted:
         raise BadLicence(f"{name} is {found.version}, requirements/base.txt pins {wanted}")
     said = found.metadata
-    for text in (said.get("License-Expression"), said.get("License")):
-        if text and len(text) < 60:
+    for key in ("License-Expression", "License"):
+        text = said[key] if key in said else ""
+        if 0 < len(text) < 60:
             return _WRITTEN.get(text, text)
     classifiers = said.get_all("Classifier") or []
     last = [one.rpartition(":: ")[2] for one in classifiers if one.startswith("License ::")]
