@@ -65,14 +65,16 @@ def _stated(name: str, wanted: str) -> str:
         raise BadLicence(f"{name} is not installed: run `make setup`") from None
     if found.version != wanted:
         raise BadLicence(f"{name} is {found.version}, requirements/base.txt pins {wanted}")
-    said = found.metadata
-    for key in ("License-Expression", "License"):
-        text = said[key] if key in said else ""
-        if 0 < len(text) < 60:
-            return _WRITTEN.get(text, text)
-    classifiers = said.get_all("Classifier") or []
-    last = [one.rpartition(":: ")[2] for one in classifiers if one.startswith("License ::")]
-    return _WRITTEN.get(last[0], last[0]) if last else "unknown"
+    texts = [
+        text
+        for key in ("License-Expression", "License", "Classifier")
+        for text in found.metadata.get_all(key) or ()
+    ]
+    for text in texts:
+        name = text.rpartition(":: ")[2]
+        if 0 < len(name) < 60 and (text == name or text.startswith("License ::")):
+            return _WRITTEN.get(name, name)
+    return "unknown"
 
 
 def _allowed(name: str, licence: str) -> str:
