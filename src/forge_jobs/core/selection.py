@@ -18,7 +18,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     ``error`` is a substring of the last error as it is displayed, case-sensitive. Secrets are
     redacted in it (``kit.redact.prose``), so none can be guessed piece by piece. ``payload`` is a
     substring of the displayed payload, redacted as well, case-insensitive. ``enqueued_until`` is
-    excluded.
+    excluded. ``group`` is the error group of the last failed attempt.
     """
 
     queue: str | None = None
@@ -28,6 +28,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     dedupe_key: str | None = None
     error: str | None = None
     payload: str | None = None
+    group: str | None = None
     enqueued_from: Instant | None = None
     enqueued_until: Instant | None = None
 

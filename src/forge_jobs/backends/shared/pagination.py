@@ -94,6 +94,7 @@ def is_counted(wanted: Filter) -> bool:
         and wanted.dedupe_key is None
         and wanted.error is None
         and wanted.payload is None
+        and wanted.group is None
         and wanted.enqueued_from is None
         and wanted.enqueued_until is None
     )

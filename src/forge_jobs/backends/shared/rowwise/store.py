@@ -20,6 +20,7 @@ from forge_jobs.store.store import (
 )
 from forge_jobs.store.token_buckets import TokenBuckets
 
+from .error_groups import RowwiseErrorGroups
 from .history import RowwiseEvents, RowwiseSteps
 from .jobs import RowwiseJobs
 from .limits import RowwiseLimits
@@ -45,6 +46,7 @@ class RowwiseStore:
         self.settings = settings = RowwiseSettings(storage)
         self.steps = RowwiseSteps(storage)
         self.events = RowwiseEvents(storage)
+        self.error_groups = RowwiseErrorGroups(storage)
         limits = RowwiseLimits(storage)
         self.queues = Queues(settings, limits)
         self.limits = Limits(settings, limits, self.now)
