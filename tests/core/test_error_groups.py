@@ -7,7 +7,7 @@ from forge_jobs.core.error_groups import (
     OTHER,
     ErrorFilter,
     ErrorGroup,
-    Failure,
+    FailureCount,
     GroupState,
     bounded,
     matches,
@@ -20,12 +20,12 @@ from forge_jobs.core.instant import MINUTE
 NOW = 1_700_000_000_000_000
 
 
-def failure(group: str = "g", at: int = NOW, **fields: object) -> Failure:
+def failure(group: str = "g", at: int = NOW, **fields: object) -> FailureCount:
     given: dict[str, object] = {"kind": "send", "queue": "mail", **fields}
-    return Failure(group=group, at=at, **given)  # pyright: ignore[reportArgumentType]
+    return FailureCount(group=group, at=at, **given)  # pyright: ignore[reportArgumentType]
 
 
-def group(*failures: Failure) -> ErrorGroup:
+def group(*failures: FailureCount) -> ErrorGroup:
     return merged(None, failures)
 
 

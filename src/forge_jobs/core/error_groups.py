@@ -32,7 +32,7 @@ class GroupState(StrEnum):
     RETURNED = "returned"
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class FailureCount(Struct, frozen=True, kw_only=True):
     """Failures of one group, kind, queue and worker; ``jobs`` are ids of some of them."""
 
     group: str
@@ -115,7 +115,7 @@ def matches(group: ErrorGroup, wanted: ErrorFilter) -> bool:
     )
 
 
-def merged(known: ErrorGroup | None, failures: Sequence[Failure]) -> ErrorGroup:
+def merged(known: ErrorGroup | None, failures: Sequence[FailureCount]) -> ErrorGroup:
     """A group with more failures, all of that group."""
     first = failures[0]
     group = known or ErrorGroup(
@@ -145,18 +145,22 @@ def merged(known: ErrorGroup | None, failures: Sequence[Failure]) -> ErrorGroup:
     )
 
 
-def merge_all(known: Mapping[str, ErrorGroup], failures: Iterable[Failure]) -> list[ErrorGroup]:
+def merge_all(
+    known: Mapping[str, ErrorGroup], failures: Iterable[FailureCount]
+) -> list[ErrorGroup]:
     """The groups that these failures change; ``known`` has those of them that are stored."""
-    by_group: dict[str, list[Failure]] = {}
+    by_group: dict[str, list[FailureCount]] = {}
     for failure in failures:
         by_group.setdefault(failure.group, []).append(failure)
     return [merged(known.get(group), of_group) for group, of_group in sorted(by_group.items())]
 
 
-def bounded(failures: Sequence[Failure], known: Iterable[str], room: int) -> list[Failure]:
+def bounded(
+    failures: Sequence[FailureCount], known: Iterable[str], room: int
+) -> list[FailureCount]:
     """The failures, with those of unknown groups counted as *other* once there is no room for
     another group."""
-    names, kept = set(known), list[Failure]()
+    names, kept = set(known), list[FailureCount]()
     for failure in failures:
         if failure.group not in names:
             if room <= 0:
@@ -182,7 +186,10 @@ def reopened(group: ErrorGroup) -> ErrorGroup:
 
 
 def _trend(
-    known: Sequence[tuple[Instant, int]], failures: Sequence[Failure], width: int, since: Instant
+    known: Sequence[tuple[Instant, int]],
+    failures: Sequence[FailureCount],
+    width: int,
+    since: Instant,
 ) -> tuple[tuple[Instant, int], ...]:
     counts = dict(known)
     for failure in failures:
@@ -202,6 +209,6 @@ def _values(known: Mapping[str, int], added: Iterable[tuple[str, int]]) -> Mappi
     return counts
 
 
-def _samples(known: Sequence[str], failures: Sequence[Failure]) -> tuple[str, ...]:
+def _samples(known: Sequence[str], failures: Sequence[FailureCount]) -> tuple[str, ...]:
     newest = [job for each in sorted(failures, key=lambda one: -one.at) for job in each.jobs]
     return tuple(dict.fromkeys((*newest, *known)))[:MAX_SAMPLES]

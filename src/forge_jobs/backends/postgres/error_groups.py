@@ -16,7 +16,7 @@ from forge_jobs.core.error_groups import (
     MAX_GROUPS,
     OTHER,
     ErrorGroup,
-    Failure,
+    FailureCount,
     bounded,
     merge_all,
     reopened,
@@ -122,10 +122,10 @@ class PostgresErrorGroups:
             ]
             await link.fetch(self._sql["put"], rows.as_json(records))
 
-    def _failure(self, row: Row) -> Failure:
+    def _failure(self, row: Row) -> FailureCount:
         kind, message, frame = _heading_of(row["heading"])
         jobs = zip(row["jobs"], row["enqueued"], strict=True)
-        return Failure(
+        return FailureCount(
             group=row["error_group"],
             type=kind,
             message=message,

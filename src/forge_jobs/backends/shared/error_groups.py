@@ -17,7 +17,7 @@ from forge_jobs.core.error_groups import (
     MAX_SAMPLES,
     OTHER,
     ErrorGroup,
-    Failure,
+    FailureCount,
     bounded,
     merge_all,
 )
@@ -79,7 +79,7 @@ def count(
     add(table, _summed(attempts, now, workers))
 
 
-def add(table: GroupTable, added: Sequence[Failure]) -> None:
+def add(table: GroupTable, added: Sequence[FailureCount]) -> None:
     """Merge failures into the groups of a table."""
     known = table.load(dict.fromkeys(failure.group for failure in added))
     if any(failure.group not in known for failure in added):
@@ -91,17 +91,17 @@ def add(table: GroupTable, added: Sequence[Failure]) -> None:
 
 def _summed(
     attempts: Sequence[FailedAttempt], now: Instant, workers: Mapping[int, Worker]
-) -> list[Failure]:
+) -> list[FailureCount]:
     """One failure per group, owner, kind and queue."""
     parts: dict[tuple[str, int | None, str, str], list[FailedAttempt]] = {}
     for attempt in attempts:
         name = (attempt.group.id, attempt.owner, attempt.kind, attempt.queue)
         parts.setdefault(name, []).append(attempt)
-    summed: list[Failure] = []
+    summed: list[FailureCount] = []
     for (_, owner, kind, queue), part in parts.items():
         last, worker = part[-1], Worker() if owner is None else workers[owner]
         summed.append(
-            Failure(
+            FailureCount(
                 group=last.group.id,
                 type=last.group.type,
                 message=last.group.message,

@@ -1,4 +1,4 @@
-"""Deletes what is old: terminal jobs past their retention, minutes, dead processes, error groups."""
+"""Deletes what is old: terminal jobs past their retention, minutes, processes, error groups."""
 
 from msgspec import Struct
 

@@ -102,8 +102,8 @@ BEGIN
                 throttles, unique_waiting, status, queue, kind, payload, owner, exchange,
                 started_at, finished_at, expires_at, dedupe_key, limit_key, lane, lane_order,
                 throttled_since, missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead,
-                trace, options, steps, failed_runs, last_error, errors, error_group, progress_note,
-                result)
+                trace, options, steps, failed_runs, last_error, errors, error_group,
+                progress_note, result)
             SELECT
                 id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
                 throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
