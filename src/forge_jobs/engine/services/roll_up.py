@@ -30,13 +30,20 @@ async def _roll_up(store: Store) -> bool:
 
 
 class RollReport(Struct, frozen=True, kw_only=True):
-    """What ``metrics_roll_once`` did: how many batches it took."""
+    """What ``metrics_roll_once`` did: how many batches it took.
+
+    >>> asyncio.run(metrics_roll_once(forge.store)).rounds >= 0
+    True
+    """
 
     rounds: int
 
 
 async def metrics_roll_once(storage: Store) -> RollReport:
-    """Merge everything that was counted so far into minutes, totals and groups."""
+    """Merge everything that was counted so far into minutes, totals and groups.
+
+    >>> report = asyncio.run(metrics_roll_once(open_storage("memory://")))
+    """
     await storage.open()
     rounds = 1
     while rounds < _MAX_ROUNDS and await _roll_up(storage):

@@ -2,7 +2,20 @@
 
 from typing import Final
 
-from . import audit, cron, health, job, jobs, limits, overview, queues, suspended, workers
+from . import (
+    audit,
+    capacity,
+    cron,
+    health,
+    job,
+    jobs,
+    limits,
+    overview,
+    queues,
+    suspended,
+    timeline,
+    workers,
+)
 from .page import FormSpec, PageSpec
 
 PAGES: Final[tuple[PageSpec, ...]] = (
@@ -12,12 +25,14 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     cron.PAGE,
     cron.SCHEDULE_PAGE,
     queues.PAGE,
+    capacity.PAGE,
     workers.PAGE,
     limits.PAGE,
     health.PAGE,
     audit.PAGE,
     job.PAGE,
     job.STEP_PAGE,
+    timeline.PAGE,
 )
 FORMS: Final[tuple[FormSpec, ...]] = (
     *jobs.FORMS,

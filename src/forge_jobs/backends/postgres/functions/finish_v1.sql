@@ -1,5 +1,5 @@
 -- set: finish_v1
--- revision: 4
+-- revision: 5
 -- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Writes of a worker about jobs it has claimed: notes, finishes other than done, releases.
@@ -177,11 +177,11 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT CASE WHEN c.job IS NOT NULL THEN 'cancelled'
                 WHEN e.status = 'suspended' AND EXISTS (
-                    SELECT 1 FROM forge.steps s WHERE s.job = e.key AND s.name = e.step) THEN 'pending'
+                    SELECT 1 FROM forge.steps s WHERE s.job BETWEEN e.key AND e.key AND s.name = e.step) THEN 'pending'
                 ELSE e.status END AS target) AS t
         WHERE j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
             AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.enqueued_at, e.event, e.ran_s, e.waited_s,
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.tags, j.enqueued_at, e.event, e.ran_s, e.waited_s,
             e.error, e.error_group, e.heading
     ),
     -- Merged into the error groups by the roll-up. Index: the primary key of processes.
@@ -194,6 +194,14 @@ BEGIN
             max(heading), left((array_agg(error ORDER BY id DESC))[1], 1000),
             (array_agg(id ORDER BY id DESC))[1:5], (array_agg(enqueued_at ORDER BY id DESC))[1:5]
         FROM changed WHERE error_group IS NOT NULL AND status <> 'cancelled' GROUP BY error_group, kind, queue
+    ),
+    tagged AS (
+        INSERT INTO forge.tag_entries (minute, tag, queue, kind, runs, done, retried, dead, ran_s, waited_s)
+        SELECT p_now - p_now % 60000000, t.tag, r.queue, r.kind, count(*), 0, count(*) FILTER (WHERE r.status = 'failed'),
+            count(*) FILTER (WHERE r.status = 'dead'),
+            COALESCE(sum(r.ran_s) FILTER (WHERE r.waited_s IS NOT NULL), 0), COALESCE(sum(r.waited_s), 0)
+        FROM changed r CROSS JOIN LATERAL unnest(r.tags) AS t(tag)
+        WHERE r.event <> 'missing' GROUP BY t.tag, r.queue, r.kind
     ),
     counted AS (
         INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried, throttled,
@@ -283,7 +291,7 @@ BEGIN
             finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
             last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
         FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
-        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.key) AS found) AS s
+        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job BETWEEN r.key AND r.key) AS found) AS s
         WHERE j.id BETWEEN r.key AND r.key
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key
     ),

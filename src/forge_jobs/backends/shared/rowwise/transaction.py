@@ -20,7 +20,7 @@ from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
 
-from . import limit_buckets, transitions
+from . import limit_buckets, tag_days, transitions
 from .counters import TransactionCounters
 from .group_table import RowGroupTable, worker_of
 from .ports import KeyHolder
@@ -58,6 +58,7 @@ class Transaction:
                 tables.counts.pop((queue, status), None)
         for minute in self.counters.minutes():
             _add_minute(tables, minute)
+        tag_days.add(tables, self.counters.tag_parts())
         if self.failures:
             attempts = [attempt for _, attempt in self.failures]
             table = RowGroupTable(tables)
