@@ -1,12 +1,12 @@
 """Alert rules: what they hold, and the checks and defaults of their fields."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from . import names
 from .errors import BadOption
@@ -150,6 +150,32 @@ def new_rule(
         quiet=checked_quiet(quiet, tz),
         zone=tz,
     )
+
+
+def edited_rule(rule: AlertRule, changes: Mapping[str, Any]) -> AlertRule:
+    """The rule with other values, by the names of ``new_rule``, checked again. A new ``above``
+    without ``below`` sets both."""
+    given: dict[str, Any] = {
+        "condition": rule.condition,
+        "above": rule.above,
+        "below": rule.below,
+        "hold": rule.for_s,
+        "clear": rule.clear_s,
+        "queue": rule.queue,
+        "schedule": rule.schedule,
+        "window": rule.window_s,
+        "min_jobs": rule.min_jobs,
+        "url": rule.url,
+        "secret": rule.secret,
+        "quiet": rule.quiet,
+        "tz": rule.zone,
+    }
+    if "above" in changes or "condition" in changes:
+        given["below"] = None
+    if "condition" in changes:
+        given |= {"above": None, "queue": None, "schedule": None}
+    edited = new_rule(rule.name, where=f"alert {rule.name!r}", **{**given, **changes})
+    return structs.replace(edited, enabled=rule.enabled, declared=rule.declared, edited=True)
 
 
 def webhook_url(url: str, *, where: str = "alert") -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from . import audit, cron, health, job, jobs, limits, overview, queues, suspended, workers
+from . import alerts, audit, cron, health, job, jobs, limits, overview, queues, suspended, workers
 from .page import FormSpec, PageSpec
 
 PAGES: Final[tuple[PageSpec, ...]] = (
@@ -14,6 +14,7 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     queues.PAGE,
     workers.PAGE,
     limits.PAGE,
+    alerts.PAGE,
     health.PAGE,
     audit.PAGE,
     job.PAGE,
@@ -26,4 +27,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *queues.FORMS,
     *workers.FORMS,
     *limits.FORMS,
+    *alerts.FORMS,
 )
