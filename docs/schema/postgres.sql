@@ -233,6 +233,24 @@ CREATE TABLE forge.minutes (
     took jsonb
 );
 
+CREATE TABLE forge.periods (
+    length bigint NOT NULL,
+    at bigint NOT NULL,
+    queue text NOT NULL,
+    kind text NOT NULL,
+    enqueued bigint NOT NULL,
+    started bigint NOT NULL,
+    done bigint NOT NULL,
+    retried bigint NOT NULL,
+    dead bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    throttled bigint NOT NULL,
+    released bigint NOT NULL,
+    waited jsonb,
+    ran jsonb,
+    took jsonb
+);
+
 CREATE TABLE forge.processes (
     id bigint GENERATED AS IDENTITY NOT NULL,
     host_id text NOT NULL,
@@ -318,6 +336,28 @@ CREATE TABLE forge.steps (
     fingerprint bigint
 );
 
+CREATE TABLE forge.tag_days (
+    day bigint NOT NULL,
+    tag text NOT NULL,
+    weight double precision NOT NULL,
+    total text NOT NULL,
+    tasks text NOT NULL,
+    hours text NOT NULL
+);
+
+CREATE TABLE forge.tag_entries (
+    minute bigint NOT NULL,
+    tag text NOT NULL,
+    queue text NOT NULL,
+    kind text NOT NULL,
+    runs integer NOT NULL,
+    done integer NOT NULL,
+    retried integer NOT NULL,
+    dead integer NOT NULL,
+    ran_s double precision NOT NULL,
+    waited_s double precision NOT NULL
+);
+
 CREATE TABLE forge.token_buckets (
     scope text NOT NULL,
     capacity double precision NOT NULL,
@@ -401,6 +441,7 @@ CREATE UNIQUE INDEX leaderships_pkey ON forge.leaderships USING btree (name);
 CREATE UNIQUE INDEX limits_pkey ON forge.limits USING btree (name);
 CREATE UNIQUE INDEX meta_pkey ON forge.meta USING btree (name);
 CREATE UNIQUE INDEX minutes_pkey ON forge.minutes USING btree (at, queue, kind);
+CREATE UNIQUE INDEX periods_pkey ON forge.periods USING btree (length, at, queue, kind);
 CREATE UNIQUE INDEX processes_pkey ON forge.processes USING btree (id);
 CREATE UNIQUE INDEX queues_pkey ON forge.queues USING btree (name);
 CREATE INDEX schedules_due ON forge.schedules USING btree (next_at NULLS FIRST) WHERE enabled;
@@ -409,6 +450,7 @@ CREATE INDEX settings_expiry ON forge.settings USING btree (until) WHERE (until 
 CREATE UNIQUE INDEX settings_pkey ON forge.settings USING btree (namespace, name);
 CREATE UNIQUE INDEX slot_shares_pkey ON forge.slot_shares USING btree (process, queue);
 CREATE UNIQUE INDEX steps_pkey ON forge.steps USING btree (job, name);
+CREATE UNIQUE INDEX tag_days_pkey ON forge.tag_days USING btree (day, tag);
 CREATE UNIQUE INDEX token_buckets_pkey ON forge.token_buckets USING btree (scope);
 CREATE UNIQUE INDEX totals_pkey ON forge.totals USING btree (queue, kind);
 CREATE UNIQUE INDEX vitals_pkey ON forge.vitals USING btree (at, host_id);

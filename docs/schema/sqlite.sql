@@ -161,6 +161,15 @@ CREATE TABLE forge_minutes (
     PRIMARY KEY (at, queue, kind)
 ) WITHOUT ROWID;
 
+CREATE TABLE forge_periods (
+    length INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    queue  TEXT    NOT NULL,
+    kind   TEXT    NOT NULL,
+    data   TEXT    NOT NULL,
+    PRIMARY KEY (length, at, queue, kind)
+) WITHOUT ROWID;
+
 CREATE TABLE forge_processes (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     host_id    TEXT    NOT NULL,
@@ -241,6 +250,21 @@ CREATE TABLE forge_steps (
     fingerprint INTEGER,
     value       BLOB,
     PRIMARY KEY (job, name)
+);
+
+CREATE TABLE forge_tag_days (
+    day    INTEGER NOT NULL,
+    tag    TEXT    NOT NULL,
+    weight REAL    NOT NULL,
+    total  TEXT    NOT NULL,
+    tasks  TEXT    NOT NULL,
+    hours  TEXT    NOT NULL,
+    PRIMARY KEY (day, tag)
+) WITHOUT ROWID;
+
+CREATE TABLE forge_tag_entries (
+    id   INTEGER PRIMARY KEY,
+    data TEXT NOT NULL
 );
 
 CREATE TABLE forge_token_buckets (

@@ -184,6 +184,6 @@ def test_the_longest_waiting_job_of_each_queue(connection: sqlite3.Connection) -
         return 0
 
     connection.set_progress_handler(count, 1_000)
-    assert connection.execute(counters.SQL["oldest_due"]).fetchall() == expected
+    assert connection.execute(counters.SQL["oldest_due"], (1_000,)).fetchall() == expected
     connection.set_progress_handler(None, 0)
     assert steps < 20, "it read the index instead of hopping through it"

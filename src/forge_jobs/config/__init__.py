@@ -90,6 +90,8 @@ class EngineSettings:
     ``metrics`` False (FORGE_METRICS=0) records neither durations nor process samples. ``log_jobs``
     (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are logged at DEBUG
     otherwise.
+
+    >>> worker = forge.worker(["mail"], settings=EngineSettings(grace_s=30))
     """
 
     lease_s: float = 15.0
@@ -156,7 +158,11 @@ def auto_migrate(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def queues_from_env(environ: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Queue names and slots from FORGE_QUEUES, for example ``mail:20,video``; empty if unset."""
+    """Queue names and slots from FORGE_QUEUES, for example ``mail:20,video``; empty if unset.
+
+    >>> queues_from_env({"FORGE_QUEUES": "mail:20,video"})
+    {'mail': 20, 'video': 10}
+    """
     env = os.environ if environ is None else environ
     text = env.get("FORGE_QUEUES", "")
     return parse_queues(filter(None, map(str.strip, text.split(","))), source="FORGE_QUEUES")
@@ -182,17 +188,29 @@ def redact_names(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
 
 
 def worker_prefix_from_env(environ: Mapping[str, str] | None = None) -> str | None:
-    """FORGE_WORKER_PREFIX, or None."""
+    """FORGE_WORKER_PREFIX, or None.
+
+    >>> worker_prefix_from_env({"FORGE_WORKER_PREFIX": "shop"})
+    'shop'
+    """
     return _text(environ, "FORGE_WORKER_PREFIX")
 
 
 def worker_version_from_env(environ: Mapping[str, str] | None = None) -> str | None:
-    """FORGE_WORKER_VERSION, or None."""
+    """FORGE_WORKER_VERSION, or None.
+
+    >>> worker_version_from_env({"FORGE_WORKER_VERSION": "2.1"})
+    '2.1'
+    """
     return _text(environ, "FORGE_WORKER_VERSION")
 
 
 def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
-    """FORGE_WORKER_ID, or None."""
+    """FORGE_WORKER_ID, or None.
+
+    >>> worker_id_from_env({"FORGE_WORKER_ID": "7"})
+    '7'
+    """
     return _text(environ, "FORGE_WORKER_ID")
 
 

@@ -72,6 +72,12 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     ``options``: rare options by name, JSON values. They are stored in one column
     (docs/decisions/0107), so that a new one needs no change of a backend. None for most jobs, which
     then take the short paths.
+
+    >>> @forge.around_enqueue
+    ... def tag(job: NewJob):
+    ...     yield job.replace(tags=(*job.tags, "web"))
+    >>> send.enqueue("a@b.c").refresh().tags
+    ('web',)
     """
 
     kind: str
@@ -130,7 +136,12 @@ class ManyBindable(Protocol):
 
 class Enqueued(Struct, frozen=True, gc=False):
     """The answer to a NewJob. ``duplicate``: its dedupe key was taken; this is the job that holds
-    it."""
+    it.
+
+    >>> runtime = QueueRuntime(forge.store, HandlerRegistry())
+    >>> asyncio.run(runtime.enqueue(EnqueueRequest(kind="send", payload={"to": "a@b.c"}))).duplicate
+    False
+    """
 
     key: int
     id: str
@@ -217,6 +228,11 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A complete stored job, for operators and tests.
 
     ``limit_bucket`` is the limit bucket in which a held job waits.
+
+    >>> job = send.enqueue("a@b.c")
+    >>> [record] = testing.enqueued(forge, send)
+    >>> record.refresh().payload
+    {'to': 'a@b.c'}
     """
 
     key: int

@@ -11,6 +11,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.steps import StepWrite
 
+from .breakdowns import BreakdownStore
 from .events import EventStore
 from .jobs import Exchange, Exchanged, JobStore
 from .limits import Limits
@@ -152,6 +153,8 @@ class Store(Protocol):
     def token_buckets(self) -> TokenBuckets: ...
     @property
     def metrics(self) -> MetricsStore: ...
+    @property
+    def breakdowns(self) -> BreakdownStore: ...
     @property
     def limits(self) -> Limits: ...
     @property

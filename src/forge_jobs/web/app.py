@@ -51,6 +51,10 @@ def mission_control(
     redirect to a login, or None to refuse. ``read_only`` omits every route that writes. ``hosts``
     are the accepted host names; empty accepts all. ``root`` is the mount path, for frameworks that
     do not set ``root_path`` (Litestar, Django).
+
+    >>> from starlette.applications import Starlette
+    >>> app = Starlette()
+    >>> app.mount("/forge", web.mission_control(forge))
     """
     match auth:
         case None:

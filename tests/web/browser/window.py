@@ -11,7 +11,7 @@ from tests.web.harness import token
 
 PAGES = (
     "/", "/jobs", "/scheduled", "/retries", "/dead", "/suspended", "/cron", "/queues", "/workers",
-    "/limits", "/alerts", "/health", "/audit",
+    "/capacity", "/limits", "/alerts", "/health", "/audit",
 )  # fmt: skip
 PATIENCE_MS = 45_000
 
@@ -34,11 +34,11 @@ def open_window(browser: Browser, address: str, **options: Any) -> Iterator[Page
     )
     page.on("pageerror", lambda error: messages.append(str(error)))
 
-    def dismiss(dialog: Dialog) -> None:
+    def refuse(dialog: Dialog) -> None:
         messages.append(f"dialog {dialog.message}")
         dialog.dismiss()
 
-    page.on("dialog", dismiss)
+    page.on("dialog", refuse)
     try:
         yield page
     finally:

@@ -17,6 +17,7 @@ from forge_jobs.store.store import Capabilities, Notify, Subscription
 from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, sql_files
+from .breakdowns import PostgresBreakdowns
 from .connection import address
 from .connection.server import Server
 from .enqueue import Enqueuer
@@ -75,7 +76,8 @@ class PostgresStore:
             settings, PostgresSchedules(server, notifier, self._enqueuer)
         )
         self.token_buckets = TokenBuckets(settings, PostgresTokenBuckets(server), self.now)
-        self.metrics = PostgresMetrics(server, self._queries)
+        self.breakdowns = PostgresBreakdowns(server)
+        self.metrics = PostgresMetrics(server, self._queries, self.breakdowns)
         self._transactions = UserTransactions(server)
         self.maintenance = PostgresMaintenance(server, self.close, self._listener.round_trip_s)
         self._now = sql_files.statements("jobs", server.address.schema)["store_now"]

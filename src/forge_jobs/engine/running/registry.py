@@ -85,7 +85,14 @@ class Handler:
 
 
 class JobHandler(Protocol):
-    """The lower-level form: an object with a kind and an async ``run``."""
+    """The lower-level form: an object with a kind and an async ``run``.
+
+    >>> class Ping:
+    ...     kind = "ping"
+    ...     async def run(self, ctx: Context, payload: dict[str, str]) -> str:
+    ...         return payload["host"]
+    >>> forge.register(Ping(), queue="net")
+    """
 
     @property
     def kind(self) -> str:
@@ -99,7 +106,13 @@ class JobHandler(Protocol):
 
 class HandlerRegistry:
     """Every handler of a process, by kind, the rate limits that they declare, by scope, and the
-    declared limits of tasks and queues, by name."""
+    declared limits of tasks and queues, by name.
+
+    >>> registry = HandlerRegistry()
+    >>> registry.register(NoopEcho(), queue="tests")
+    >>> registry.kinds()
+    {'noop_echo': 'tests'}
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}

@@ -17,7 +17,11 @@ _PAUSE_S = 0.05
 
 
 class CleanupReport(Struct, frozen=True, kw_only=True):
-    """What a clean-up deleted."""
+    """What a clean-up deleted.
+
+    >>> asyncio.run(cleanup_once(forge.store)).jobs
+    0
+    """
 
     jobs: int = 0
     minutes: int = 0
@@ -45,7 +49,11 @@ class Cleanup:
 async def cleanup_once(
     storage: Store, *, settings: EngineSettings | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> CleanupReport:
-    """Delete everything that is past its retention, in batches."""
+    """Delete everything that is past its retention, in batches.
+
+    >>> asyncio.run(cleanup_once(open_storage("memory://"))).jobs
+    0
+    """
     minutes_ttl_s = (settings or EngineSettings()).retention_minutes_s
     total = CleanupReport()
     while True:

@@ -26,13 +26,20 @@ class RollUp:
 
 
 class RollReport(Struct, frozen=True, kw_only=True):
-    """What ``metrics_roll_once`` did: how many batches it took."""
+    """What ``metrics_roll_once`` did: how many batches it took.
+
+    >>> asyncio.run(metrics_roll_once(forge.store)).rounds >= 0
+    True
+    """
 
     rounds: int
 
 
 async def metrics_roll_once(storage: Store) -> RollReport:
-    """Merge everything that was counted so far into minutes and totals."""
+    """Merge everything that was counted so far into minutes and totals.
+
+    >>> report = asyncio.run(metrics_roll_once(open_storage("memory://")))
+    """
     await storage.open()
     rounds = 1
     while rounds < _MAX_ROUNDS and await storage.metrics.roll_up(limit=_LIMIT):

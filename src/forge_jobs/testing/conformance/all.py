@@ -1,5 +1,6 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
+from .breakdowns import TestKindCounts, TestPeriods, TestTagDays
 from .cron_schedules import TestCronSchedules, TestTicks
 from .events import TestEventPages, TestEvents, TestSending
 from .fixtures import clock, open_transaction, second_store, store, worker
@@ -64,6 +65,7 @@ __all__ = [
     "TestFlow",
     "TestGet",
     "TestKeyRelease",
+    "TestKindCounts",
     "TestKinds",
     "TestLanes",
     "TestLeadership",
@@ -75,6 +77,7 @@ __all__ = [
     "TestNotes",
     "TestNotifications",
     "TestPages",
+    "TestPeriods",
     "TestProcesses",
     "TestProgressAtTheEnd",
     "TestPromote",
@@ -103,6 +106,7 @@ __all__ = [
     "TestSuspend",
     "TestSuspendedLimits",
     "TestSyncEnqueue",
+    "TestTagDays",
     "TestThrottle",
     "TestTicks",
     "TestTimes",

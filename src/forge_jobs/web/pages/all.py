@@ -2,7 +2,21 @@
 
 from typing import Final
 
-from . import alerts, audit, cron, health, job, jobs, limits, overview, queues, suspended, workers
+from . import (
+    alerts,
+    audit,
+    capacity,
+    cron,
+    health,
+    job,
+    jobs,
+    limits,
+    overview,
+    queues,
+    suspended,
+    timeline,
+    workers,
+)
 from .page import FormSpec, PageSpec
 
 PAGES: Final[tuple[PageSpec, ...]] = (
@@ -12,6 +26,7 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     cron.PAGE,
     cron.SCHEDULE_PAGE,
     queues.PAGE,
+    capacity.PAGE,
     workers.PAGE,
     limits.PAGE,
     alerts.PAGE,
@@ -19,6 +34,7 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     audit.PAGE,
     job.PAGE,
     job.STEP_PAGE,
+    timeline.PAGE,
 )
 FORMS: Final[tuple[FormSpec, ...]] = (
     *jobs.FORMS,

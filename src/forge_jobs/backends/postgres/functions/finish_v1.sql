@@ -1,5 +1,5 @@
 -- set: finish_v1
--- revision: 3
+-- revision: 4
 -- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Writes of a worker about jobs it has claimed: notes, finishes other than done, releases.
@@ -176,7 +176,15 @@ BEGIN
                 ELSE e.status END AS target) AS t
         WHERE j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
             AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.event, e.ran_s, e.waited_s
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.tags, e.event, e.ran_s, e.waited_s
+    ),
+    tagged AS (
+        INSERT INTO forge.tag_entries (minute, tag, queue, kind, runs, done, retried, dead, ran_s, waited_s)
+        SELECT p_now - p_now % 60000000, t.tag, r.queue, r.kind, count(*), 0, count(*) FILTER (WHERE r.status = 'failed'),
+            count(*) FILTER (WHERE r.status = 'dead'),
+            COALESCE(sum(r.ran_s) FILTER (WHERE r.waited_s IS NOT NULL), 0), COALESCE(sum(r.waited_s), 0)
+        FROM changed r CROSS JOIN LATERAL unnest(r.tags) AS t(tag)
+        WHERE r.event <> 'missing' GROUP BY t.tag, r.queue, r.kind
     ),
     counted AS (
         INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried, throttled,

@@ -95,6 +95,8 @@ def finish_row(
         tx.counters.finished(
             row.queue, row.kind, [structs.replace(finish, enqueued_at=row.enqueued_at)]
         )
+    if finish.tags:
+        tx.counters.tagged(finish, target, timed=timed)
     if finish.jobs:
         tx.insert(finish.jobs)
     return Verdict.APPLIED

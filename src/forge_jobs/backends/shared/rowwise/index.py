@@ -148,6 +148,15 @@ class JobIndex:
         """The held jobs of a bucket, by priority and key."""
         return (key for _, key in self._entries.scan(("held", bucket)))
 
+    def first_held(self) -> Iterator[int]:
+        """The first held job of each limit bucket and priority."""
+        for bucket in self.buckets():
+            last: int | None = None
+            for priority, key in self._entries.scan(("held", bucket)):
+                if priority != last:
+                    yield key
+                last = priority
+
     def slots_in_use(self, limit_key: str) -> int:
         """How many jobs of a limit key are pending or running."""
         return self._entries.count(("limit slot", limit_key))

@@ -20,6 +20,7 @@ from forge_jobs.store.store import (
 )
 from forge_jobs.store.token_buckets import TokenBuckets
 
+from .breakdowns import RowwiseBreakdowns
 from .history import RowwiseEvents, RowwiseSteps
 from .jobs import RowwiseJobs
 from .limits import RowwiseLimits
@@ -42,6 +43,7 @@ class RowwiseStore:
         self.jobs = RowwiseJobs(storage)
         self.processes = RowwiseProcesses(storage)
         self.metrics = RowwiseMetrics(storage)
+        self.breakdowns = RowwiseBreakdowns(storage)
         self.settings = settings = RowwiseSettings(storage)
         self.steps = RowwiseSteps(storage)
         self.events = RowwiseEvents(storage)

@@ -18,6 +18,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.steps import StepRecord
+from forge_jobs.core.tag_counts import TagDay
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.core.vitals import Vitals
@@ -90,6 +91,7 @@ class Tables:
         self.counts = table("counts", tuple[str, str], int)
         self.minutes = table("minutes", tuple[int, str, str], Minute)
         self.purged = table("purged", tuple[str, str], Minute)
+        self.tag_days = table("tag_days", tuple[int, str], TagDay)
         self.vitals = table("vitals", tuple[int, str], Vitals)
 
     def next_key(self, name: str) -> int:

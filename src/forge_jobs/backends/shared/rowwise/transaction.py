@@ -17,7 +17,7 @@ from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
 
-from . import limit_buckets, transitions
+from . import limit_buckets, tag_days, transitions
 from .counters import TransactionCounters
 from .ports import KeyHolder
 from .rows import Row
@@ -53,6 +53,7 @@ class Transaction:
                 tables.counts.pop((queue, status), None)
         for minute in self.counters.minutes():
             _add_minute(tables, minute)
+        tag_days.add(tables, self.counters.tag_parts())
 
     def raise_control_version(self) -> None:
         """After an operator's action: every process reads its settings again."""
