@@ -136,7 +136,7 @@ class Queries:
                 values = (below, batch, *queues, wanted.dedupe_key or "")
                 found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
-            case MatchQuery(keys) if wanted.error is None and wanted.payload is None:
+            case MatchQuery(keys) if wanted.error is None and not wanted.reads_payloads:
                 row = await link.row(
                     self._sql["matching_plain"], _joined(keys), *_plain_values(wanted)
                 )
@@ -192,7 +192,7 @@ def _split(keys: str | None) -> list[int]:
 
 def _plain_values(wanted: Filter) -> tuple[object, ...]:
     values = _values(wanted)
-    return (*values[:5], *values[6:8])
+    return (*values[:5], *values[6:8], *values[9:])
 
 
 def _values(wanted: Filter) -> tuple[object, ...]:
@@ -202,7 +202,8 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.tag, wanted.dedupe_key,
         None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.payload_needle(wanted.payload),
+        pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
+        None if wanted.owners is None else list(wanted.owners),
     )  # fmt: skip
 
 

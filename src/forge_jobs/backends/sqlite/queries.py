@@ -208,7 +208,8 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.tag, wanted.dedupe_key,
         None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.payload_needle(wanted.payload),
+        pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
+        None if wanted.owners is None else as_json(wanted.owners),
     )  # fmt: skip
 
 

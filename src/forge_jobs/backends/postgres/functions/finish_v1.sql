@@ -172,7 +172,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT CASE WHEN c.job IS NOT NULL THEN 'cancelled'
                 WHEN e.status = 'suspended' AND EXISTS (
-                    SELECT 1 FROM forge.steps s WHERE s.job = e.key AND s.name = e.step) THEN 'pending'
+                    SELECT 1 FROM forge.steps s WHERE s.job BETWEEN e.key AND e.key AND s.name = e.step) THEN 'pending'
                 ELSE e.status END AS target) AS t
         WHERE j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
             AND (j.owner = p_owner AND j.status = 'running') IS TRUE
@@ -274,7 +274,7 @@ BEGIN
             finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
             last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
         FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
-        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.key) AS found) AS s
+        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job BETWEEN r.key AND r.key) AS found) AS s
         WHERE j.id BETWEEN r.key AND r.key
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key
     ),

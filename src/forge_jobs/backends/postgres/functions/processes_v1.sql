@@ -59,7 +59,7 @@ BEGIN
                 WHEN t.started THEN p_note ELSE j.last_error END
         FROM (
             SELECT r.id, c.reason, r.started_at IS NOT NULL AS started,
-                EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.id) AS stepped,
+                EXISTS (SELECT 1 FROM forge.steps s WHERE s.job BETWEEN r.id AND r.id) AS stepped,
                 r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer AS kept,
                 CASE WHEN c.job IS NOT NULL THEN 'cancelled'
                     WHEN r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer

@@ -46,12 +46,12 @@ SELECT at, attempt, traceback FROM forge.job_tracebacks WHERE job = $1 ORDER BY 
 SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at, finished_at, owner,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at, finished_at, owner,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
@@ -65,17 +65,20 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($7::text IS NULL OR position($7 IN j.last_error) > 0)
     AND ($8::bigint IS NULL OR j.enqueued_at >= $8)
     AND ($9::bigint IS NULL OR j.enqueued_at < $9)
-    AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0);
+    AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0)
+    AND ($11::bigint IS NULL OR j.finished_at >= $11)
+    AND ($12::bigint IS NULL OR j.finished_at < $12)
+    AND ($13::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($13)));
 
 -- name: matching_plain
 -- The same for a filter without errors and payloads, as one text. Index: the primary keys.
 SELECT string_agg(j.id::text, ',') AS keys
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at
+    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at, finished_at, owner
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at
+    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at, finished_at, owner
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -85,7 +88,10 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($5::text IS NULL OR $5 = ANY (j.tags))
     AND ($6::text IS NULL OR j.dedupe_key = $6)
     AND ($7::bigint IS NULL OR j.enqueued_at >= $7)
-    AND ($8::bigint IS NULL OR j.enqueued_at < $8);
+    AND ($8::bigint IS NULL OR j.enqueued_at < $8)
+    AND ($9::bigint IS NULL OR j.finished_at >= $9)
+    AND ($10::bigint IS NULL OR j.finished_at < $10)
+    AND ($11::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($11)));
 
 -- name: index_scans_only
 -- For the rest of a transaction that pages: a small table would be read whole where an index does as well, and its

@@ -33,7 +33,10 @@ WHERE (?2 IS NULL OR j.queue = ?2)
   AND (?8 IS NULL OR j.enqueued_at >= ?8)
   AND (?9 IS NULL OR j.enqueued_at < ?9)
   AND (?10 IS NULL OR instr(lower(CAST(coalesce(
-       j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) AS TEXT)), ?10) > 0);
+       j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) AS TEXT)), ?10) > 0)
+  AND (?11 IS NULL OR j.finished_at >= ?11)
+  AND (?12 IS NULL OR j.finished_at < ?12)
+  AND (?13 IS NULL OR (j.status = 'running' AND j.owner IN (SELECT value FROM json_each(?13))));
 
 -- name: keys_of_all
 -- The next keys of all jobs. Index: primary key.
