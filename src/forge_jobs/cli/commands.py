@@ -90,6 +90,7 @@ COMMANDS: Final = (
     ("queues", OPERATE, "queues", ""),
     ("cron", OPERATE, "cron", ""),
     ("limits", OPERATE, "limits", ""),
+    ("alerts", OPERATE, "alerts", ""),
     ("workers", OPERATE, "workers", ""),
     ("audit", OPERATE, "audit", "audit"),
     ("stats", OPERATE, "health", "stats"),
