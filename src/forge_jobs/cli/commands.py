@@ -92,6 +92,7 @@ COMMANDS: Final = (
     ("limits", OPERATE, "limits", ""),
     ("tasks", OPERATE, "tasks", ""),
     ("tags", OPERATE, "tags", ""),
+    ("alerts", OPERATE, "alerts", ""),
     ("workers", OPERATE, "workers", ""),
     ("audit", OPERATE, "audit", "audit"),
     ("stats", OPERATE, "health", "stats"),

@@ -3,6 +3,7 @@
 from typing import Final
 
 from . import (
+    alerts,
     audit,
     bulk,
     cron,
@@ -19,7 +20,8 @@ from . import (
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
-    system, queues, workers, series, jobs, job_actions, steps, bulk, cron, limits, audit, tasks
+    system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, cron, limits, alerts,
+    audit,
 )  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
