@@ -43,7 +43,7 @@ class StoreHarness:
 
     async def enqueue(self, count: int, **fields: object) -> list[str]:
         wanted = {"kind": "send", "queue": "mail", **fields}
-        return await self.enqueue_jobs(*(NewJob(**wanted) for _ in range(count)))  # type: ignore[arg-type]
+        return await self.enqueue_jobs(*(NewJob(**wanted) for _ in range(count)))
 
     async def register_worker(
         self, *queues: str, host_id: str = "01HOSTA", label: str = "web-worker-1-a"
