@@ -26,3 +26,4 @@ for version in 52 60 61; do
 done
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
 compile docs -c requirements/base.txt -c requirements/web.txt -c requirements/gateway.txt -c requirements/dev.txt "$@"
+compile release -c requirements/base.txt -c requirements/dev.txt -c requirements/docs.txt "$@"

@@ -43,6 +43,9 @@ def instrument(
     The span of a run is a child of the span of its enqueue. With ``link`` it starts a trace of its
     own that links to it, which suits jobs that run hours later. Without ``tracer_provider`` the
     global one is used.
+
+    >>> from forge_jobs.otel import instrument
+    >>> instrument(forge)
     """
     if forge in _INSTRUMENTED:
         return

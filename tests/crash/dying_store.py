@@ -36,6 +36,7 @@ class DyingStore:
         self.schedules = _Part(self, inner.schedules)
         self.token_buckets = _Part(self, inner.token_buckets)
         self.metrics = _Part(self, inner.metrics)
+        self.breakdowns = _Part(self, inner.breakdowns)
         self.limits = _Part(self, inner.limits)
         self.settings = _Part(self, inner.settings)
         self.steps = _Part(self, inner.steps)

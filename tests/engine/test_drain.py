@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from forge_jobs.backends.memory.store import MemoryStore
+from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import BadName, BadOption, Unavailable
 from forge_jobs.core.outcome import Dead, Snooze
 from forge_jobs.engine.drain import DrainReport, drain
@@ -126,3 +127,34 @@ async def test_a_store_that_is_down_is_an_error_not_a_hang(store: Store) -> None
         await _drain(rig)
     assert await rig.store.processes.all() == []
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_store_far_away_is_drained_too(store: Store) -> None:
+    """Each call takes longer than the drain's own look at what is left."""
+    faulty = FaultyStore(store)
+    faulty.jobs.pause_s = 0.02
+    rig = Rig(faulty)  # type: ignore[arg-type]
+    rig.on("work", lambda ctx, given: None)
+    assert (await asyncio.wait_for(_drain(rig, queues=["q"]), 60)).ran == 0
+    await rig.add_many("work", 3)
+    assert (await asyncio.wait_for(_drain(rig), 60)).done == 3
+
+
+async def test_jobs_that_were_released_before_they_started_are_run(rig: Rig) -> None:
+    async def body(ctx: Context, given: Any) -> None:
+        await asyncio.sleep(0.03)
+
+    rig.on("work", body)
+    await rig.add_many("work", 60)
+    report = await _drain(rig, settings=EngineSettings(prefetch_hold_s=0.001))
+    assert report.done == 60
+    assert await rig.counts() == {"done": 60}
+
+
+async def test_a_busy_queue_beside_an_empty_one_is_drained(rig: Rig) -> None:
+    async def body(ctx: Context, given: Any) -> None:
+        await asyncio.sleep(0.02)
+
+    rig.on("work", body)
+    await rig.add_many("work", 45)
+    assert (await _drain(rig, queues=["other", "q", "third"])).done == 45

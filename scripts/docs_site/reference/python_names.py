@@ -25,7 +25,8 @@ _PAGES: Final = (
         "python.md",
         "Python: tasks, jobs, handlers",
         "The names of `forge_jobs` that applications use. Errors are in [errors](errors.md), the "
-        "names below `Forge` in [lower-level](lower-level.md).",
+        "names below `Forge` in [lower-level](lower-level.md). Examples run as tests; in them "
+        "`forge` is `Forge(\"memory://\")` and `send` a task of it.",
         "Forge forge_jobs.app.decorator:TaskDecorator forge_jobs.client.options:TaskOptions "
         "forge_jobs.app.cron:CronOptions Task AsyncTask DefTask "
         "forge_jobs.client.options:JobOptions "
@@ -46,6 +47,7 @@ _PAGES: Final = (
         "NOOP_ECHO_KIND WORKER_POOL_KIND ensure_schedules ensure_default_rate_limits "
         "DEFAULT_RATE_LIMIT_SCOPES reap_stale_jobs cleanup_once CleanupReport cron_tick_once "
         "CronTickReport metrics_roll_once RollReport rebalance_once prometheus_text "
+        "verify_webhook "
         "queues_from_env worker_prefix_from_env worker_version_from_env worker_id_from_env "
         "DEFAULT_QUEUE_WORKERS DEFAULT_SHUTDOWN_TIMEOUT Clock SYSTEM_CLOCK Entropy SYSTEM_ENTROPY "
         "SECRET_ENTROPY",
@@ -88,6 +90,11 @@ def pages() -> dict[str, str]:
 def listed() -> set[str]:
     """The names of ``forge_jobs`` that the pages show; errors have their own page."""
     return {name for *_, names in _PAGES for name in names.split() if ":" not in name}
+
+
+def described() -> list[str]:
+    """What the pages show, as they name it: ``Forge``, ``forge_jobs.pull:Job``."""
+    return [name for *_, names in _PAGES for name in names.split()]
 
 
 def _entry(path: str) -> str:
@@ -156,6 +163,7 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
 
 def _member(shown: str, name: str, member: Any) -> str:
     if isinstance(member, property):
+        assert member.fget is not None
         [text] = signatures(member.fget, name, method=True)
         result = text.partition(" -> ")[2]
         return document(

@@ -36,7 +36,12 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class CronOptions(ScheduleOptions, total=False):
-    """The options of ``@forge.cron(...)``: those of a schedule, and its name."""
+    """The options of ``@forge.cron(...)``: those of a schedule, and its name.
+
+    >>> @forge.cron("0 9 * * mon-fri", tz="Europe/Paris", missed="once", overlap="skip")
+    ... @forge.task
+    ... def report() -> None: ...
+    """
 
     name: str
 

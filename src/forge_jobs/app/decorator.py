@@ -54,6 +54,10 @@ class TaskDecorator:
     The options are those of ``TaskOptions``. The function may be ``def`` (it runs in a thread) or
     ``async def`` (it runs on the worker's event loop); a parameter annotated with Context gets the
     context of the run.
+
+    >>> @forge.task(queue="mail", max_attempts=8, timeout="30s", retry=Retry(base="15s", max="1h"))
+    ... async def deliver(to: str, ctx: Context) -> str:
+    ...     return f"{ctx.job.kind} to {to}"
     """
 
     def __init__(self, register: Register, options: Mapping[str, Any]) -> None:

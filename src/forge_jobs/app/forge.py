@@ -51,17 +51,14 @@ EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 class Forge(ForgeEvents):
     """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
-    ::
-
-        forge = Forge("sqlite:///jobs.db")  # or postgresql://user@host/db, memory://
-
-        @forge.task(queue="mail", max_attempts=5)
-        async def send(to: str) -> None: ...
-
-        job = send.enqueue("a@b.c")
-
-        async with forge.worker(queues=["mail"]):
-            await job.aresult(timeout=10)
+    >>> forge = Forge("memory://")  # or sqlite:///jobs.db, postgresql://user@host/db
+    >>> @forge.task(queue="mail", max_attempts=5)
+    ... async def send(to: str) -> str:
+    ...     return f"sent to {to}"
+    >>> job = send.enqueue("a@b.c")
+    >>> report = forge.drain().run()  # in an application a worker runs it
+    >>> job.result(timeout=10)
+    'sent to a@b.c'
 
     Without ``url`` the address is FORGE_URL, else DATABASE_URL, else that of forge.toml, else
     ``sqlite:///forge.db``. The store is opened on first use, which also creates or upgrades the

@@ -1,7 +1,7 @@
 """The store of a Forge: its address, opening it, closing it, and the client that uses it."""
 
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
@@ -14,7 +14,10 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.enqueuer import Enqueuer
+from forge_jobs.store.joined import JoinedBlock
 from forge_jobs.store.store import Store
+
+TxT = TypeVar("TxT")
 
 
 class ForgeStore:
@@ -63,6 +66,15 @@ class ForgeStore:
     def store(self) -> Store:
         """The store; not necessarily open (``ready`` opens it)."""
         return self._access.store
+
+    def joined(self, transaction: TxT) -> JoinedBlock[TxT]:
+        """A block whose enqueues and events are part of your transaction, without ``tx=``.
+
+        ``with forge.joined(session):`` takes what ``tx=`` takes: sessions and connections of
+        SQLAlchemy, sync and async, and connections of the drivers. The block commits nothing: the
+        jobs exist once your transaction commits. An explicit ``tx=`` inside comes first.
+        """
+        return self.enqueuer.join(transaction)
 
     def ready(self) -> Store:
         """Open the store now instead of on first use; raises what opening raises."""

@@ -33,6 +33,9 @@ class JobConditions(TypedDict, total=False):
     ``kind``: a name, or the task. ``status``: one state or several, as text or JobStatus. ``since``
     and ``until``: when the job was enqueued, as an aware datetime or as a span back from now
     ("2h"); ``until`` is excluded.
+
+    >>> forge.jobs(queue="mail", status=["dead", "cancelled"], since="1d").count()
+    0
     """
 
     queue: str
@@ -52,6 +55,12 @@ class Jobs:
     transaction; jobs enqueued after it began are not touched. Each action writes one entry into the
     audit, by the actor "application". Methods whose names begin with ``a`` are for coroutines, and
     so is ``async for``.
+
+    >>> job = send.enqueue("a@b.c")
+    >>> [one.kind for one in forge.jobs(queue="mail")]
+    ['send']
+    >>> forge.jobs(queue="mail", status="dead").retry().changed
+    0
     """
 
     def __init__(self, client: JobClient, conditions: JobConditions) -> None:

@@ -41,6 +41,10 @@ class Schedules:
 
     Unknown names raise NotFound. All workers follow a change within a second. A change made here
     stays, whatever the code declares.
+
+    >>> nightly = forge.schedules.create("nightly", "0 3 * * *", send, payload={"to": "a@b.c"})
+    >>> [one.name for one in forge.schedules.list()]
+    ['nightly']
     """
 
     def __init__(

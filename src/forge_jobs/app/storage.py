@@ -13,5 +13,12 @@ def open_storage(
     """The store at ``url``; by default FORGE_URL, DATABASE_URL, forge.toml or ``sqlite:///forge.db``.
 
     It is not connected yet: ``await storage.open()`` connects, and so does a runtime that uses it.
+
+    >>> async def main() -> int:
+    ...     storage = open_storage("memory://")
+    ...     await storage.open()
+    ...     return len(await storage.queues.all())
+    >>> asyncio.run(main())
+    0
     """
     return open_store(config.load().url if url is None else url, clock=clock, entropy=entropy)

@@ -50,7 +50,13 @@ class WorkerOptions:
 
 
 class WorkerKeywords(TypedDict, total=False):
-    """The keywords of ``forge.run``: those of ``forge.worker``."""
+    """The keywords of ``forge.run``: those of ``forge.worker``.
+
+    >>> async def main() -> None:
+    ...     async with forge.worker(["mail"], prefix="shop", version="2.1"):
+    ...         await send.aenqueue("a@b.c")
+    >>> asyncio.run(main())
+    """
 
     slots: int | None
     prefix: str | None

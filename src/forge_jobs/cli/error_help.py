@@ -5,6 +5,7 @@ docs/reference/errors.md is generated from the same explanations.
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -91,7 +92,7 @@ def _explanation(
     parent = error.__mro__[1].__name__
     return Explanation(
         code=code,
-        means=plain(cleandoc(error.__doc__ or "")),
+        means=plain(_meaning(error)),
         do=texts["do"],
         page=texts["page"],
         by="python",
@@ -99,6 +100,12 @@ def _explanation(
         parent=None if error is ForgeError else parent,
         exit_code=exit_code(error.__new__(error)),
     )
+
+
+def _meaning(error: type[ForgeError]) -> str:
+    """The text of the docstring, without its example and without the command that shows it."""
+    text = cleandoc(error.__doc__ or "").split("\n\n>>>")[0]
+    return re.sub(rf"\s*\(``forge help {error.code}``\)", "", text)
 
 
 def _found(known: Mapping[str, Explanation], wanted: str) -> Explanation:

@@ -10,6 +10,10 @@ class BulkResult(Struct, frozen=True, kw_only=True):
     was not applied; ``reasons`` says why, by text. Jobs that the action never applies to are not
     selected at all, so a refused job changed its state meanwhile or has a dedupe key that another
     live job holds.
+
+    >>> job = send.using(delay="1h").enqueue("a@b.c")
+    >>> forge.jobs(kind="send", status="scheduled").cancel().changed
+    1
     """
 
     action: str

@@ -21,7 +21,8 @@ class SendOptions(TypedDict, total=False):
 
 
 class EventClient:
-    """Stores events. ``tx`` is the caller's own connection with an open transaction."""
+    """Stores events. ``tx`` is the caller's own connection with an open transaction; None: the one
+    that the caller has joined, if any."""
 
     def __init__(self, client: "JobClient") -> None:
         self._client = client
@@ -29,6 +30,8 @@ class EventClient:
     def send(self, event: NewEvent, tx: object = None) -> SentEvent:
         """Send one event, from synchronous code."""
         access = self._client.access
+        if tx is None:
+            tx = self._client.enqueuer.joined()
         if tx is not None:
             store = access.unopened() or access.ready()
             return store.send_in(tx, (event,))[0]
@@ -39,9 +42,13 @@ class EventClient:
 
     async def asend(self, event: NewEvent, tx: object = None) -> SentEvent:
         """``send`` for coroutines."""
-        store = await self._client.access.aready()
+        access = self._client.access
+        if tx is None:
+            tx = self._client.enqueuer.joined()
         if tx is not None:
-            return (await store.asend_in(tx, (event,)))[0]
+            joined = access.unopened() or await access.aready()
+            return (await joined.asend_in(tx, (event,)))[0]
+        store = await access.aready()
         (sent,) = await store.events.send((event,))
         if self._client.inline_mode is not None:
             await self._client.inline_mode.arun(())

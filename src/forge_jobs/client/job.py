@@ -36,6 +36,16 @@ class Job(JobHistory, Generic[R]):
 
     ``result`` waits for the end of the job and returns what its function returned. Methods whose
     names begin with ``a`` are for coroutines.
+
+    >>> job = send.using(dedupe_key="welcome:42").enqueue("a@b.c")
+    >>> again = send.using(dedupe_key="welcome:42").enqueue("a@b.c")
+    >>> again.duplicate, again.id == job.id
+    (True, True)
+    >>> report = forge.drain().run()
+    >>> job.result(timeout=10)
+    'hi to a@b.c'
+    >>> job.refresh().attempts
+    1
     """
 
     __slots__ = ("_client", "_read", "_record", "_status", "duplicate", "id")

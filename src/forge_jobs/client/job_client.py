@@ -44,7 +44,7 @@ class JobClient:
     """Stores jobs through the enqueuer and returns their handles.
 
     ``read`` decodes a job's result; ``tx`` is the caller's own connection with an open transaction,
-    None to store the job at once.
+    None to store the job at once, or in the transaction that the caller has joined.
     """
 
     __slots__ = ("access", "enqueuer", "inline_mode", "poller", "reader_of", "workers")
@@ -61,6 +61,8 @@ class JobClient:
     def enqueue(self, job: NewJob, read: ReadResult | None, tx: object = None) -> Job[Any]:
         """Store one job, from synchronous code."""
         if tx is None:
+            tx = self.enqueuer.joined()
+        if tx is None:
             (stored,) = self.enqueuer.enqueue((job,))
             if self.inline_mode is not None:
                 self.inline_mode.run([stored])
@@ -72,6 +74,8 @@ class JobClient:
 
     async def aenqueue(self, job: NewJob, read: ReadResult | None, tx: object = None) -> Job[Any]:
         """``enqueue`` for coroutines."""
+        if tx is None:
+            tx = self.enqueuer.joined()
         if tx is None:
             (stored,) = await self.enqueuer.aenqueue((job,))
             if self.inline_mode is not None:
@@ -88,6 +92,8 @@ class JobClient:
         """Store jobs in one transaction, order kept."""
         if not jobs:
             return []
+        if tx is None:
+            tx = self.enqueuer.joined()
         if tx is not None:
             self._check_transaction()
             return self._handles(self.enqueuer.enqueue_in(tx, jobs), read)
@@ -104,6 +110,8 @@ class JobClient:
         """``enqueue_many`` for coroutines."""
         if not jobs:
             return []
+        if tx is None:
+            tx = self.enqueuer.joined()
         if tx is not None:
             self._check_transaction()
             return self._handles(await self.enqueuer.aenqueue_in(tx, jobs), read)

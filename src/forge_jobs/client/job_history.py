@@ -34,6 +34,14 @@ class StoredStep(Struct, frozen=True):
     ``value`` is plain JSON: that of the function; for an error its class, message and arguments;
     for an event name, key, payload and time; for a sleep its end. ``unused``: the run that ended
     the job did not use it; always False before the end.
+
+    >>> @forge.task
+    ... async def import_file(path: str, ctx: Context) -> int:
+    ...     return await ctx.step("count", len, path)
+    >>> job = import_file.enqueue("a.csv")
+    >>> report = forge.drain().run()
+    >>> [(step.name, step.value) for step in job.steps()]
+    [('count', 5)]
     """
 
     name: str

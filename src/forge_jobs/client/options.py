@@ -42,6 +42,10 @@ class JobOptions(TypedDict, total=False):
     ``order="strict"``: only when the one before has ended, "none": the lane has no order.
     ``tx``: a connection to the same database; the job exists once its transaction commits.
     Durations are texts such as "1h30m", seconds, or timedelta.
+
+    >>> job = send.using(delay="10m", dedupe_key="welcome:42", tags=["vip"]).enqueue("a@b.c")
+    >>> job.refresh().tags
+    ('vip',)
     """
 
     delay: Duration
@@ -77,6 +81,9 @@ class TaskOptions(TypedDict, total=False):
     ``priority``, ``tags``, ``lane``, ``order``: defaults for its jobs, see ``JobOptions``.
     ``concurrency``: how many jobs run at once, over all processes; with ``per="args.host"`` for
     each value of that argument. ``rate``: how often jobs start, for example "50/m".
+
+    >>> @forge.task(queue="api", max_attempts=8, timeout="30s", concurrency=5, per="args.host")
+    ... async def fetch(host: str, path: str) -> None: ...
     """
 
     kind: str

@@ -95,6 +95,17 @@ def read(
     return Parameters(all=tuple(found), returns=hints.get("return", Any))
 
 
+def check_injected(item: Parameter, kind: str) -> None:
+    """BadOption for a parameter that FastAPI would fill in: nobody could pass it to a job."""
+    marks = (*get_args(item.annotation)[1:], item.default)
+    if any(type(mark).__module__ == "fastapi.params" for mark in marks):
+        raise BadOption(
+            f"task {kind!r}: parameter {item.name!r} has {type_text(item.annotation)}: put @inject "
+            "of forge_jobs.integrations.fastapi below @forge.task for Depends; other parameters "
+            "of requests are none of jobs"
+        )
+
+
 def type_text(annotation: Any) -> str:
     """A type as it is written in source code."""
     return inspect.formatannotation(annotation).replace("typing.", "")

@@ -24,7 +24,15 @@ from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
 from forge_jobs.core.kind_signature import KindSignature
 
 from .decoding import ArgumentDecoder, result_reader
-from .parameters import Parameter, ParameterKind, Parameters, Unresolved, read, type_text
+from .parameters import (
+    Parameter,
+    ParameterKind,
+    Parameters,
+    Unresolved,
+    check_injected,
+    read,
+    type_text,
+)
 
 _SCALARS = (str, int, float, bool, type(None))
 NOTHING = b"{}"
@@ -77,6 +85,8 @@ class _SignaturePlan:
         self.exact: dict[str, tuple[type, ...]] = {
             name: _exact(annotation) for name, annotation in self.types.items()
         }
+        for item in stored:
+            check_injected(item, kind)
         unusual = [item for item in stored if item.annotation not in (Any, None, *_SCALARS)]
         for item in unusual:
             if item.required:

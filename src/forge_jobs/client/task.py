@@ -118,7 +118,13 @@ class Enqueueable(Generic[P, R]):
 
 
 class TaskWith(Enqueueable[P, R]):
-    """A task with options for the jobs enqueued through it; made by ``task.using(...)``."""
+    """A task with options for the jobs enqueued through it; made by ``task.using(...)``.
+
+    >>> urgent = send.using(priority=-10)
+    >>> jobs = urgent.enqueue_many([("a@b.c", "hi"), {"to": "b@b.c"}])
+    >>> len(jobs)
+    2
+    """
 
     def __init__(self, task: "Task[P, R]", options: Mapping[str, Any]) -> None:
         self.task = task
@@ -159,6 +165,14 @@ class Task(Enqueueable[P, R]):
     ``AsyncTask`` for ``async def``); jobs that the function enqueues are stored, those of
     ``ctx.on_done`` once it has succeeded. ``kind`` is the task's name in the store, ``settings``
     are its checked options.
+
+    >>> @forge.task(queue="mail", max_attempts=5)
+    ... def welcome(name: str) -> str:
+    ...     return f"Welcome, {name}!"
+    >>> welcome("Ada")  # a plain call
+    'Welcome, Ada!'
+    >>> job = welcome.enqueue("Ada")  # stored; in a coroutine: await welcome.aenqueue("Ada")
+    >>> later = welcome.using(delay="10m", priority=-5).enqueue("Grace")
     """
 
     def __init__(
@@ -241,7 +255,14 @@ class Task(Enqueueable[P, R]):
 
 
 class DefTask(Task[P, R]):
-    """A task made of a ``def``."""
+    """A task made of a ``def``.
+
+    >>> @forge.task
+    ... def double(number: int) -> int:
+    ...     return 2 * number
+    >>> double(21)  # a plain call: nothing is stored
+    42
+    """
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in place; nothing is stored."""
@@ -255,7 +276,14 @@ class DefTask(Task[P, R]):
 
 
 class AsyncTask(Task[P, R]):
-    """A task made of an ``async def``."""
+    """A task made of an ``async def``.
+
+    >>> @forge.task
+    ... async def fetch(url: str) -> int:
+    ...     return len(url)
+    >>> asyncio.run(fetch("https://example.org"))  # a plain call: nothing is stored
+    19
+    """
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """The coroutine of the function itself; nothing is stored."""

@@ -27,6 +27,7 @@ __all__ = [
     "EngineSettings",
     "FileSettings",
     "Settings",
+    "alert_hosts",
     "auto_migrate",
     "find_file",
     "health_host_from_env",
@@ -39,6 +40,7 @@ __all__ = [
     "redact_names",
     "schedules",
     "slot_count",
+    "web_url",
     "worker_id_from_env",
     "worker_prefix_from_env",
     "worker_version_from_env",
@@ -88,6 +90,8 @@ class EngineSettings:
     ``metrics`` False (FORGE_METRICS=0) records neither durations nor process samples. ``log_jobs``
     (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are logged at DEBUG
     otherwise.
+
+    >>> worker = forge.worker(["mail"], settings=EngineSettings(grace_s=30))
     """
 
     lease_s: float = 15.0
@@ -154,7 +158,11 @@ def auto_migrate(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def queues_from_env(environ: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Queue names and slots from FORGE_QUEUES, for example ``mail:20,video``; empty if unset."""
+    """Queue names and slots from FORGE_QUEUES, for example ``mail:20,video``; empty if unset.
+
+    >>> queues_from_env({"FORGE_QUEUES": "mail:20,video"})
+    {'mail': 20, 'video': 10}
+    """
     env = os.environ if environ is None else environ
     text = env.get("FORGE_QUEUES", "")
     return parse_queues(filter(None, map(str.strip, text.split(","))), source="FORGE_QUEUES")
@@ -180,18 +188,46 @@ def redact_names(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
 
 
 def worker_prefix_from_env(environ: Mapping[str, str] | None = None) -> str | None:
-    """FORGE_WORKER_PREFIX, or None."""
+    """FORGE_WORKER_PREFIX, or None.
+
+    >>> worker_prefix_from_env({"FORGE_WORKER_PREFIX": "shop"})
+    'shop'
+    """
     return _text(environ, "FORGE_WORKER_PREFIX")
 
 
 def worker_version_from_env(environ: Mapping[str, str] | None = None) -> str | None:
-    """FORGE_WORKER_VERSION, or None."""
+    """FORGE_WORKER_VERSION, or None.
+
+    >>> worker_version_from_env({"FORGE_WORKER_VERSION": "2.1"})
+    '2.1'
+    """
     return _text(environ, "FORGE_WORKER_VERSION")
 
 
 def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
-    """FORGE_WORKER_ID, or None."""
+    """FORGE_WORKER_ID, or None.
+
+    >>> worker_id_from_env({"FORGE_WORKER_ID": "7"})
+    '7'
+    """
     return _text(environ, "FORGE_WORKER_ID")
+
+
+def alert_hosts(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """FORGE_ALERT_HOSTS: hosts with private addresses that messages of alerts may go to."""
+    env = os.environ if environ is None else environ
+    return tuple(filter(None, map(str.strip, env.get("FORGE_ALERT_HOSTS", "").split(","))))
+
+
+def web_url(environ: Mapping[str, str] | None = None) -> str | None:
+    """FORGE_WEB_URL: where people reach Mission Control, for links to it; None if unset."""
+    value = _text(environ, "FORGE_WEB_URL")
+    if value is None:
+        return None
+    if not value.startswith(("http://", "https://")):
+        raise BadConfig(f"FORGE_WEB_URL={value!r} is no address: use https://host/path")
+    return value.rstrip("/")
 
 
 def health_host_from_env(environ: Mapping[str, str] | None = None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .histogram import EMPTY, Histogram, merged
 from .instant import Instant
@@ -13,6 +14,15 @@ class Count(Struct, frozen=True):
     """The number of jobs of a queue in a state."""
 
     queue: str
+    status: JobStatus
+    jobs: int
+
+
+class KindCount(Struct, frozen=True):
+    """The number of jobs of a queue and kind in a state."""
+
+    queue: str
+    kind: str
     status: JobStatus
     jobs: int
 
@@ -95,3 +105,8 @@ def sum_totals(parts: Iterable[Minute]) -> list[Minute]:
         merge_minutes(same, at=0, queue=queue, kind=kind)
         for (queue, kind), same in sorted(named.items())
     ]
+
+
+def by_period(parts: Iterable[Minute], length: Instant) -> list[Minute]:
+    """The sums of each period of this length, queue and kind, sorted by them."""
+    return group_minutes(replace(part, at=part.at - part.at % length) for part in parts)

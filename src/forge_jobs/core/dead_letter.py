@@ -16,7 +16,18 @@ from .names import MAX_TAGS
 
 
 class DeadJob(Struct, frozen=True, kw_only=True):
-    """The dead job. ``payload`` is what it was enqueued with; times are microseconds."""
+    """The dead job. ``payload`` is what it was enqueued with; times are microseconds.
+
+    >>> @forge.task
+    ... def tell_someone(job: DeadJob) -> None:
+    ...     print(job.kind, job.error)
+    >>> @forge.task(max_attempts=1, on_dead=tell_someone)
+    ... def charge(card: str) -> None:
+    ...     raise Dead("not a card number")
+    >>> job = charge.enqueue("visa")
+    >>> report = forge.drain().run()
+    charge not a card number
+    """
 
     id: str
     kind: str

@@ -58,9 +58,12 @@ class Finish(Struct, frozen=True, gc=False):
     ``delay_s`` counts from store time; None with THROTTLE means that the back-off of queue or scope
     decides. ``jobs`` are successors, inserted in the same transaction if the finish is applied.
     ``ran_s`` is how long the handler ran and ``waited_s`` how long the job was due before that, for
-    the metrics. ``queue``, ``kind`` and ``enqueued_at`` repeat the row's, so that counting reads no
-    row. ``traceback`` belongs to ``error`` and is stored apart from the job's row. ``steps`` is set
-    if the job has stored steps, or stores some with this finish.
+    the metrics. ``queue``, ``kind``, ``enqueued_at`` and ``tags`` repeat the row's: counting reads
+    no row. ``traceback`` belongs to ``error`` and is stored apart from the job's row. ``steps`` is
+    set if the job has stored steps, or stores some with this finish.
+
+    >>> FinalizeOutcome.__name__  # what a store's exchange takes; handlers return a JobOutcome
+    'Finish'
     """
 
     key: int
@@ -79,6 +82,7 @@ class Finish(Struct, frozen=True, gc=False):
     enqueued_at: Instant = 0
     traceback: str | None = None
     steps: FinishSteps | None = None
+    tags: tuple[str, ...] = ()
 
 
 class StepProgress(NamedTuple):
@@ -161,8 +165,8 @@ def decide(
     scope = outcome.scope if isinstance(outcome, Throttled) else None
     return Finish(
         job.key, job.epoch, decision.event, decision.status, job.queue, job.kind,
-        delay_s=decision.delay_s, error=decision.error, scope=scope, ran_s=ran_s,
-        waited_s=waited_s, enqueued_at=job.enqueued_at, traceback=outcome.traceback, steps=steps,
+        delay_s=decision.delay_s, error=decision.error, scope=scope, ran_s=ran_s, waited_s=waited_s,
+        enqueued_at=job.enqueued_at, traceback=outcome.traceback, steps=steps, tags=job.tags,
     )  # fmt: skip
 
 
@@ -178,7 +182,7 @@ def done(
     """The finish of a success, which depends on neither time nor a random number."""
     return Finish(
         job.key, job.epoch, _DONE_EVENT, _DONE, job.queue, job.kind,
-        0.0, result, None, None, jobs, ran_s, waited_s, job.enqueued_at, None, steps,
+        0.0, result, None, None, jobs, ran_s, waited_s, job.enqueued_at, None, steps, job.tags,
     )  # fmt: skip
 
 

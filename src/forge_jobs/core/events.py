@@ -35,7 +35,11 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
 class SentEvent(Struct, frozen=True):
     """The answer to a NewEvent. ``duplicate``: its dedupe key was taken, nothing was sent.
-    ``resumed``: how many jobs this call resumed; more may follow if many wait."""
+    ``resumed``: how many jobs this call resumed; more may follow if many wait.
+
+    >>> forge.send("paid", {"cents": 5}, key=42, dedupe_key="evt_1").duplicate
+    False
+    """
 
     duplicate: bool = False
     resumed: int = 0

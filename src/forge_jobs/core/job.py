@@ -1,6 +1,6 @@
 """The records of a job: the request to store one, the claim on one, and the complete record."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ParamSpec, Protocol, Self
@@ -72,6 +72,12 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     ``options``: rare options by name, JSON values. They are stored in one column
     (docs/decisions/0107), so that a new one needs no change of a backend. None for most jobs, which
     then take the short paths.
+
+    >>> @forge.around_enqueue
+    ... def tag(job: NewJob):
+    ...     yield job.replace(tags=(*job.tags, "web"))
+    >>> send.enqueue("a@b.c").refresh().tags
+    ('web',)
     """
 
     kind: str
@@ -130,7 +136,12 @@ class ManyBindable(Protocol):
 
 class Enqueued(Struct, frozen=True, gc=False):
     """The answer to a NewJob. ``duplicate``: its dedupe key was taken; this is the job that holds
-    it."""
+    it.
+
+    >>> runtime = QueueRuntime(forge.store, HandlerRegistry())
+    >>> asyncio.run(runtime.enqueue(EnqueueRequest(kind="send", payload={"to": "a@b.c"}))).duplicate
+    False
+    """
 
     key: int
     id: str
@@ -176,22 +187,33 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     steps: ClaimedSteps | None = None
 
 
-class AttemptError(Struct, frozen=True):
+class AttemptError(Struct, frozen=True, omit_defaults=True):
     """One failed attempt in a job's bounded error history.
 
     ``traceback`` is the formatted traceback of its exception, or the last output of its program.
-    Only ``JobStore.get`` reads it: in lists it is None.
+    Only ``JobStore.get`` reads it: in lists it is None. ``started_at``, ``due_at`` and ``owner``
+    are those of the attempt. ``group`` is its error group (``core.failures``); None for an attempt
+    that a cancel request ended.
     """
 
     at: Instant
     attempt: int
     message: str
     traceback: str | None = None
+    started_at: Instant | None = None
+    due_at: Instant | None = None
+    owner: int | None = None
+    group: str | None = None
 
     @property
     def moment(self) -> datetime:
         """``at`` as an aware datetime."""
         return to_datetime(self.at)
+
+
+def last_group(errors: Sequence[AttemptError]) -> str | None:
+    """The error group of the last failed attempt; None if none failed."""
+    return next((error.group for error in reversed(errors) if error.group is not None), None)
 
 
 def shown_progress(status: JobStatus, progress: float | None) -> float | None:
@@ -217,6 +239,11 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A complete stored job, for operators and tests.
 
     ``limit_bucket`` is the limit bucket in which a held job waits.
+
+    >>> job = send.enqueue("a@b.c")
+    >>> [record] = testing.enqueued(forge, send)
+    >>> record.refresh().payload
+    {'to': 'a@b.c'}
     """
 
     key: int

@@ -17,6 +17,9 @@ class JobOutcome(Exception):
 
     ``traceback`` is stored with the error of a failed attempt: the engine sets it when the handler
     raised.
+
+    >>> JobOutcome.Snooze is Snooze
+    True
     """
 
     traceback: str | None = None
@@ -29,7 +32,16 @@ class JobOutcome(Exception):
 
 
 class Done(JobOutcome):
-    """Finished; ``value`` is stored as the result."""
+    """Finished; ``value`` is stored as the result.
+
+    >>> @forge.task
+    ... def count() -> JobOutcome:
+    ...     return Done(3)  # the same as: return 3
+    >>> job = count.enqueue()
+    >>> report = forge.drain().run()
+    >>> job.result(timeout=10)
+    3
+    """
 
     def __init__(self, value: object = None) -> None:
         super().__init__()
@@ -40,6 +52,14 @@ class Failed(JobOutcome):
     """This attempt failed; the job is retried while attempts are left.
 
     ``retry_after`` is the least wait before the next attempt, where the retry rule says less.
+
+    >>> @forge.task
+    ... def poll() -> JobOutcome:
+    ...     return Failed("no answer yet", retry_after=60)
+    >>> job = poll.enqueue()
+    >>> report = forge.drain().run()
+    >>> job.refresh().error
+    'no answer yet'
     """
 
     def __init__(self, message: str = "failed", *, retry_after: Duration | None = None) -> None:
@@ -51,7 +71,17 @@ class Failed(JobOutcome):
 
 
 class Dead(JobOutcome):
-    """A permanent error: no retry."""
+    """A permanent error: no retry.
+
+    >>> @forge.task
+    ... def charge(card: str) -> None:
+    ...     if not card.isdigit():
+    ...         raise Dead("not a card number")
+    >>> job = charge.enqueue("visa")
+    >>> report = forge.drain().run()
+    >>> job.refresh().status.value
+    'dead'
+    """
 
     def __init__(self, message: str = "permanent error") -> None:
         super().__init__(message)
@@ -63,6 +93,14 @@ class Throttled(JobOutcome):
 
     ``retry_after`` is used as given; without it the back-off of the queue decides. ``scope`` names
     a scope declared on the task; without one, or with another, the gate of the whole queue closes.
+
+    >>> @forge.task(scopes=["smtp"])
+    ... def deliver(to: str) -> None:
+    ...     raise Throttled(retry_after=30, scope="smtp")
+    >>> job = deliver.enqueue("a@b.c")
+    >>> report = forge.drain().run()
+    >>> job.refresh().attempts
+    0
     """
 
     def __init__(self, retry_after: Duration | None = None, scope: str | None = None) -> None:
@@ -74,7 +112,16 @@ class Throttled(JobOutcome):
 
 
 class Snooze(JobOutcome):
-    """Run the job again after ``delay``; no attempt is spent."""
+    """Run the job again after ``delay``; no attempt is spent.
+
+    >>> @forge.task
+    ... def wait_for_file(path: str) -> None:
+    ...     raise Snooze("10m")
+    >>> job = wait_for_file.enqueue("a.csv")
+    >>> report = forge.drain().run()
+    >>> job.refresh().attempts
+    0
+    """
 
     def __init__(self, delay: Duration) -> None:
         super().__init__("snoozed")

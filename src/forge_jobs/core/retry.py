@@ -46,6 +46,9 @@ class Retry:
     ``jitter`` is given. ``only`` retries these exception classes alone, ``never`` excludes some. A
     job whose exception is not retried is dead at once. ``total`` bounds the failed runs of a job
     with steps: one that stored a step spends no attempt.
+
+    >>> @forge.task(max_attempts=8, retry=Retry(base="15s", max="1h", never=(ValueError,)))
+    ... def charge(card: str) -> None: ...
     """
 
     __slots__ = ("backoff", "never", "only", "total")

@@ -31,6 +31,10 @@ class CronSpec(Struct, frozen=True, kw_only=True):
 
     ``template`` is a NewJob as JSON: what the task declared when the schedule was stored. It counts
     where nothing is published for the kind.
+
+    >>> nightly = CronSpec(name="nightly", expression="0 3 * * *", kind="report", zone="Asia/Tokyo")
+    >>> nightly.missed.value
+    'once'
     """
 
     name: str

@@ -16,6 +16,9 @@ class JobStatus(StrEnum):
     or its lane is busy. *running*: claimed. *failed*: an attempt failed, waits for its retry.
     *suspended*: its handler waits for an event; it holds no slot. *done*, *dead* and *cancelled*
     are terminal.
+
+    >>> send.enqueue("a@b.c").refresh().status is JobStatus.PENDING
+    True
     """
 
     SCHEDULED = "scheduled"

@@ -85,7 +85,7 @@ class _Drain:
             if exchange_loop.errors >= _MAX_ERRORS and exchange_loop.last_error is not None:
                 raise exchange_loop.last_error
             if not parts.in_flight.held and parts.finish_buffer.is_empty:
-                exchange_loop.notify()
+                exchange_loop.claim_now()
             await self._clock.sleep(_POLL_S)
         parts.local_queues.close()
 
@@ -93,7 +93,7 @@ class _Drain:
         parts, exchange_loop = self.parts, self.parts.exchange_loop
         spent = exchange_loop.claims_left is not None and exchange_loop.claims_left <= 0
         return (
-            (exchange_loop.found_nothing or spent)
+            (spent or exchange_loop.empty_queues >= parts.local_queues.by_name.keys())
             and not parts.in_flight.held
             and parts.finish_buffer.is_empty
             and parts.step_buffer.is_empty

@@ -49,7 +49,14 @@ _NO_QUEUES = (
 
 
 class QueueHandle:
-    """A running worker process."""
+    """A running worker process.
+
+    >>> async def main() -> int:
+    ...     async with forge.worker(["mail"]) as handle:
+    ...         return handle.running
+    >>> asyncio.run(main())
+    0
+    """
 
     def __init__(
         self,
@@ -113,7 +120,19 @@ class QueueHandle:
 
 class QueueRuntime:
     """The set-up of a worker: which store, which handlers, which queues. The ``with_…`` methods
-    return the runtime itself."""
+    return the runtime itself.
+
+    >>> async def main() -> bool:
+    ...     registry = HandlerRegistry()
+    ...     registry.register(NoopEcho())
+    ...     runtime = QueueRuntime(open_storage("memory://"), registry).with_queues(["default"])
+    ...     handle = await runtime.start()
+    ...     await runtime.enqueue(EnqueueRequest(kind="noop_echo", payload={"sleep_ms": 1}))
+    ...     await handle.shutdown_graceful()
+    ...     return bool(handle.host_id)
+    >>> asyncio.run(main())
+    True
+    """
 
     def __init__(
         self,

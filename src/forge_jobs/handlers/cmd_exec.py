@@ -70,6 +70,9 @@ class CmdExecHandler:
     environment of every command, which is otherwise PATH, LANG, TZ and a fresh HOME and TMPDIR.
     ``exit_codes`` maps exit codes to outcomes:
     ``{75: Throttled("1m"), 65: Dead("bad input"), 3: Done()}``.
+
+    >>> resize = ["convert", "{source}", "-resize", "200x200", "{target}"]
+    >>> forge.register(CmdExecHandler(commands={"resize": resize}), queue="images")
     """
 
     kind: str = CMD_EXEC_KIND

@@ -20,6 +20,10 @@ class CmdExecPayload(
 
     ``env`` is added to the handler's variables. Without ``cwd`` the command runs in a fresh folder;
     without ``stdin`` it reads nothing.
+
+    >>> payload = CmdExecPayload(command="resize", args={"source": "a.png", "target": "b.png"})
+    >>> payload.timeout_secs
+    600.0
     """
 
     command: str | None = None

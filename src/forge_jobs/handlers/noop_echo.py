@@ -23,6 +23,12 @@ class NoopEcho:
 
     With ``fail`` the attempt fails. With ``throttle_ms`` a job younger than that is throttled for
     that long, so it happens once. ``fail`` takes precedence over ``throttle_ms``.
+
+    >>> forge.register(NoopEcho(), queue="tests")
+    >>> job = forge.enqueue("noop_echo", {"sleep_ms": 1})
+    >>> report = forge.drain().run()
+    >>> job.result(timeout=10)
+    {'sleep_ms': 1}
     """
 
     kind: str = NOOP_ECHO_KIND

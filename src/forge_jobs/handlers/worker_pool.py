@@ -33,6 +33,9 @@ class WorkerPoolHandler:
     """Sends each job to an idle child of its pool; ``docs/handlers.md`` describes the protocol.
 
     Every worker process has a pool of its own. Children are started on demand and stay warm.
+
+    >>> config = WorkerPoolConfig(argv=["node", "resize.js"], kind="resize", size=4)
+    >>> forge.register(WorkerPoolHandler(config), queue="images")
     """
 
     # A child cannot crash the worker, so a job that is suspected of it needs no isolated process.

@@ -42,6 +42,9 @@ class WorkerPoolConfig:
     ``max_jobs`` jobs, when it uses more than ``max_memory_mb`` after a job, and when it breaks the
     protocol. A line may have at most ``line_limit`` bytes. A child that is stopped gets SIGTERM,
     and SIGKILL after ``grace_secs``.
+
+    >>> WorkerPoolConfig(argv=["node", "resize.js"], kind="resize", size=4).max_jobs
+    1000
     """
 
     argv: Sequence[str]

@@ -9,6 +9,9 @@ class Clock(Protocol):
     """The time source of the package.
 
     A clock that delegates to another one names it in ``source``: see ``is_machine_time``.
+
+    >>> SYSTEM_CLOCK.now() > 1_700_000_000_000_000  # microseconds since 1970
+    True
     """
 
     def now(self) -> int:

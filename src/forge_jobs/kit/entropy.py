@@ -7,7 +7,11 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class Entropy(Protocol):
-    """The source of random numbers of the package."""
+    """The source of random numbers of the package.
+
+    >>> 0 <= SYSTEM_ENTROPY.roll() < 1
+    True
+    """
 
     def roll(self) -> float:
         """A random number in [0, 1)."""

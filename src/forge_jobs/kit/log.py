@@ -88,10 +88,11 @@ class JobLogFilter(logging.Filter):
     """Adds ``job_id``, ``kind``, ``queue`` and ``attempt`` to every record that is made while a job
     runs; outside of jobs they are None.
 
-    ``forge worker`` uses it. In a program that configures logging itself, add it to a handler::
+    ``forge worker`` uses it. In a program that configures logging itself, add it to a handler:
 
-        handler.addFilter(JobLogFilter())
-        handler.setFormatter(logging.Formatter("%(message)s job=%(job_id)s"))
+    >>> handler = logging.StreamHandler()
+    >>> handler.addFilter(JobLogFilter())
+    >>> handler.setFormatter(logging.Formatter("%(message)s job=%(job_id)s"))
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -61,7 +61,12 @@ class StoreSnapshot:
 
 
 async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
-    """Read a store and return its metrics in the Prometheus text format."""
+    """Read a store and return its metrics in the Prometheus text format.
+
+    >>> text = asyncio.run(prometheus_text(forge.store))
+    >>> "forge_jobs" in text
+    True
+    """
     queues, workers, totals, exchanges, gates, permits = await asyncio.gather(
         queries.queues(store, clock=clock),
         queries.workers(store, clock=clock),

@@ -43,7 +43,10 @@ def _checked(queue: object) -> JobQueue:
 
 @_named
 def job_queue_create(db: str | JobQueue, table: str = DEFAULT_TABLE) -> JobQueue:
-    """The queue ``table`` at an address, or in the store of another queue; created if missing."""
+    """The queue ``table`` at an address, or in the store of another queue; created if missing.
+
+    >>> queue = pull.job_queue_create("memory://")
+    """
     if isinstance(db, JobQueue):
         return db.table(table)
     if not isinstance(db, str) or not db:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -62,7 +65,10 @@ def job_enqueue(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     dedupe_key: str | None = None,
 ) -> str:
-    """Store a job and return its id. A ``payload`` of type str or bytes is read as JSON text."""
+    """Store a job and return its id. A ``payload`` of type str or bytes is read as JSON text.
+
+    >>> job_id = pull.job_enqueue(queue, "resize", {"path": "a.png"})
+    """
     body = json.decode_text(payload) if isinstance(payload, str | bytes) else payload
     return _checked(queue).enqueue(
         type,
@@ -78,25 +84,42 @@ def job_enqueue(
 def job_dequeue(
     queue: JobQueue, types: Sequence[str] | None = None, *, lease: Duration = DEFAULT_LEASE
 ) -> Job | None:
-    """Claim the first job that is due; None when there is none."""
+    """Claim the first job that is due; None when there is none.
+
+    >>> pull.job_dequeue(queue, ["resize"]) is None  # nothing is due
+    True
+    """
     return _checked(queue).dequeue(types, lease=lease)
 
 
 @_named
 def job_complete(queue: JobQueue, job: Job | str, result: object = None) -> None:
-    """Finish the job as completed."""
+    """Finish the job as completed.
+
+    >>> job_id = pull.job_enqueue(queue, "resize", {"path": "a.png"})
+    >>> job = pull.job_dequeue(queue, ["resize"])
+    >>> pull.job_complete(queue, job, {"ok": True})
+    """
     _checked(queue).complete(job, result)
 
 
 @_named
 def job_fail(queue: JobQueue, job: Job | str, message: str | BaseException = "") -> None:
-    """Finish this attempt as failed."""
+    """Finish this attempt as failed.
+
+    >>> job_id = pull.job_enqueue(queue, "resize", {"path": "a.png"})
+    >>> pull.job_fail(queue, pull.job_dequeue(queue, ["resize"]), "no such file")
+    """
     _checked(queue).fail(job, message)
 
 
 @_named
 def job_status_summary(counts: Mapping[str, int]) -> str:
-    """Counts by status as one line; takes what ``queue.counts()`` returns."""
+    """Counts by status as one line; takes what ``queue.counts()`` returns.
+
+    >>> pull.job_status_summary({"pending": 2, "completed": 5})
+    'pending 2, running 0, failed 0, completed 5, dead 0 (total 7)'
+    """
     return summary_text(counts)
 
 
@@ -111,7 +134,16 @@ def job_worker(
     lease: Duration = DEFAULT_LEASE,
     timeout: Duration | None = None,
 ) -> int:
-    """Handle jobs until ``stop`` is set; returns how many."""
+    """Handle jobs until ``stop`` is set; returns how many.
+
+    >>> job_id = pull.job_enqueue(queue, "resize", {"path": "a.png"})
+    >>> stop = threading.Event()
+    >>> def resize(job: pull.Job) -> None:
+    ...     print(job.payload["path"])
+    ...     stop.set()
+    >>> count = pull.job_worker(stop, queue, resize)
+    a.png
+    """
     return _checked(queue).work(
         handler, types=types, poll=poll, stop=stop, lease=lease, timeout=timeout
     )
@@ -129,7 +161,16 @@ def job_worker_pool(
     lease: Duration = DEFAULT_LEASE,
     timeout: Duration | None = None,
 ) -> int:
-    """``job_worker`` on ``workers`` threads; returns when all have stopped."""
+    """``job_worker`` on ``workers`` threads; returns when all have stopped.
+
+    >>> job_id = pull.job_enqueue(queue, "resize", {"path": "a.png"})
+    >>> stop = threading.Event()
+    >>> def resize(job: pull.Job) -> None:
+    ...     print(job.payload["path"])
+    ...     stop.set()
+    >>> count = pull.job_worker_pool(stop, queue, 2, resize)
+    a.png
+    """
     return _checked(queue).work_pool(
         workers, handler, types=types, poll=poll, stop=stop, lease=lease, timeout=timeout
     )
@@ -137,5 +178,9 @@ def job_worker_pool(
 
 @_named
 def job_cleanup(queue: JobQueue, older_than: Duration, *, keep_dead: bool = False) -> int:
-    """Delete jobs that ended longer than ``older_than`` ago; returns how many."""
+    """Delete jobs that ended longer than ``older_than`` ago; returns how many.
+
+    >>> pull.job_cleanup(queue, "7d")
+    0
+    """
     return _checked(queue).cleanup(older_than, keep_dead=keep_dead)

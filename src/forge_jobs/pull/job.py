@@ -14,7 +14,11 @@ from forge_jobs.core.status import JobStatus as StoredStatus
 
 
 class JobStatus(StrEnum):
-    """The status of a job. ``failed``: an attempt failed and the job waits for its retry."""
+    """The status of a job. ``failed``: an attempt failed and the job waits for its retry.
+
+    >>> queue.get(queue.enqueue("resize")).status is pull.JobStatus.PENDING
+    True
+    """
 
     PENDING = "pending"
     RUNNING = "running"
@@ -60,6 +64,11 @@ class Job(Struct, frozen=True, kw_only=True, eq=False):
     ``result`` and ``error`` are those of a job that has ended; ``traceback`` is that of its last
     failed attempt, read by ``get``. ``claim`` is the right to finish the job; a job from ``get``
     has none.
+
+    >>> job_id = queue.enqueue("resize", {"path": "a.png"})
+    >>> job = queue.dequeue(["resize"])
+    >>> job.payload, job.attempts
+    ({'path': 'a.png'}, 1)
     """
 
     id: str

@@ -50,13 +50,13 @@ _KEEP_FOR_EVER: Final = QueueChange(retain_done_s=None, retain_dead_s=None, reta
 class JobQueue:
     """A durable queue for scripts: enqueue, dequeue, complete or fail.
 
-    ::
-
-        queue = JobQueue.open("sqlite:///jobs.db")
-        queue.enqueue("resize", {"path": "a.png"})
-        job = queue.dequeue(["resize"], lease="5m")
-        if job is not None:
-            queue.complete(job, result={"ok": True})
+    >>> queue = JobQueue.open("memory://")
+    >>> job_id = queue.enqueue("resize", {"path": "a.png"})
+    >>> job = queue.dequeue(["resize"], lease="5m")
+    >>> if job is not None:
+    ...     queue.complete(job, result={"ok": True})
+    >>> queue.counts()["completed"]
+    1
 
     No worker process is needed: ``dequeue`` promotes jobs that are due and takes back jobs whose
     lease has ended. One object serves many threads, and a forked child may go on using it. Use it

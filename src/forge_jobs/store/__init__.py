@@ -12,6 +12,7 @@ module             contract              subject
 ``schedules``      ``ScheduleStore``     ticks of cron schedules
 ``token_buckets``  ``TokenBucketStore``  permits of token buckets
 ``metrics``        ``MetricsStore``      counters, minutes, process samples, job logs, audit
+``breakdowns``     ``BreakdownStore``    numbers by kind and by tag
 ``store``          ``Maintenance``       schema, size and diagnosis of the database
 ``store``          ``Store``             all of the above; open, close, clock, notifications
 =================  ====================  =======================================================

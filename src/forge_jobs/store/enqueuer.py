@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.hooks import Hooks
 
+from .joined import JoinedBlock, joined_transaction
 from .store import Store
 
 T = TypeVar("T")
@@ -66,8 +67,19 @@ class Enqueuer:
         self._port = port
         self._hooks: EnqueueHooks = Hooks() if hooks is None else hooks
 
+    def join(self, transaction: T) -> JoinedBlock[T]:
+        """A block whose enqueues are part of this transaction."""
+        return JoinedBlock(self._hooks, transaction)
+
+    def joined(self) -> object:
+        """The transaction that an enqueue would join here; None outside of such a block."""
+        return joined_transaction(self._hooks)
+
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs in one transaction, from synchronous code; the replies line up with them."""
+        joined = joined_transaction(self._hooks)
+        if joined is not None:
+            return self.enqueue_in(joined, jobs)
         if self._hooks.hooks:
             return self._hooks.call(jobs, self._enqueue)
         direct = self._port.direct
@@ -77,6 +89,9 @@ class Enqueuer:
 
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """``enqueue`` for coroutines; concurrent calls may share a commit."""
+        joined = joined_transaction(self._hooks)
+        if joined is not None:
+            return await self.aenqueue_in(joined, jobs)
         store = self._port.opened or await self._port.aready()
         if self._hooks.hooks:
             return await self._hooks.acall(jobs, store.jobs.enqueue)

@@ -38,7 +38,11 @@ class QueueConfig(Struct, frozen=True, kw_only=True):
 
 
 class QueueChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """New values for some settings. UNSET leaves a setting as it is."""
+    """New values for some settings. UNSET leaves a setting as it is.
+
+    >>> QueueChange(slots=4, paused=False).slots
+    4
+    """
 
     slots: int | UnsetType = UNSET
     paused: bool | UnsetType = UNSET

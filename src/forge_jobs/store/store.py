@@ -11,6 +11,8 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.steps import StepWrite
 
+from .breakdowns import BreakdownStore
+from .error_groups import ErrorGroupStore
 from .events import EventStore
 from .jobs import Exchange, Exchanged, JobStore
 from .limits import Limits
@@ -153,6 +155,8 @@ class Store(Protocol):
     @property
     def metrics(self) -> MetricsStore: ...
     @property
+    def breakdowns(self) -> BreakdownStore: ...
+    @property
     def limits(self) -> Limits: ...
     @property
     def settings(self) -> SettingStore: ...
@@ -160,6 +164,8 @@ class Store(Protocol):
     def steps(self) -> StepStore: ...
     @property
     def events(self) -> EventStore: ...
+    @property
+    def error_groups(self) -> ErrorGroupStore: ...
     @property
     def maintenance(self) -> Maintenance: ...
     @property

@@ -31,6 +31,10 @@ def enqueued(
 
     ``arguments`` are some of a job's arguments by name; ``where`` is a further condition on its
     record.
+
+    >>> job = send.enqueue("a@b.c")
+    >>> [one.payload["to"] for one in testing.enqueued(forge, send)]
+    ['a@b.c']
     """
     records = _records(forge, task, queue, status, tag)
     return [
@@ -54,6 +58,11 @@ def assert_enqueued(
     """Fail unless exactly ``times`` matching jobs were enqueued (None: at least one); returns them.
 
     ``assert_enqueued(forge, send, {"to": "a@b.c"})`` expects one ``send`` to that address.
+
+    >>> job = send.enqueue("a@b.c")
+    >>> [same] = testing.assert_enqueued(forge, send, {"to": "a@b.c"}, queue="mail")
+    >>> same.id == job.id
+    True
     """
     jobs = enqueued(forge, task, arguments, queue=queue, status=status, tag=tag, where=where)
     if len(jobs) == times or (times is None and jobs):
@@ -85,7 +94,10 @@ def refute_enqueued(
     tag: str | None = None,
     where: Where | None = None,
 ) -> None:
-    """Fail if a matching job was enqueued."""
+    """Fail if a matching job was enqueued.
+
+    >>> testing.refute_enqueued(forge, send)
+    """
     assert_enqueued(
         forge, task, arguments, times=0, queue=queue, status=status, tag=tag, where=where
     )

@@ -13,6 +13,11 @@ def reset(forge: Forge) -> None:
     deleted: open your own connections to it afterwards. Tasks and what else the code declares stay.
     Refused while a worker is registered in the store, of this process or another: it would lose its
     jobs, and a store with workers is hardly a test's.
+
+    >>> job = send.enqueue("a@b.c")
+    >>> testing.reset(forge)
+    >>> forge.jobs().count()
+    0
     """
     forge.client.access.run(_check_unused)
     forge.client.access.run(_drop)
@@ -21,7 +26,10 @@ def reset(forge: Forge) -> None:
 
 
 async def areset(forge: Forge) -> None:
-    """``reset`` for coroutines."""
+    """``reset`` for coroutines.
+
+    >>> asyncio.run(testing.areset(forge))
+    """
     store = await forge.aready()
     await _check_unused(store)
     await _drop(store)

@@ -30,6 +30,11 @@ def inline(forge: Forge, *, raises: bool = True) -> Generator[None, None, None]:
     cancelled.
 
     ``tx=`` is Refused: the job can run only after the commit. Call ``forge.drain()`` then.
+
+    >>> with testing.inline(forge):
+    ...     job = send.enqueue("a@b.c")
+    >>> job.result(timeout=10)
+    'hi to a@b.c'
     """
     if forge.client.inline_mode is not None:
         raise Refused("inline mode is on already for this Forge")

@@ -11,7 +11,16 @@ from forge_jobs.engine.steps.local_steps import given_events
 
 def steps_of(job: Job[Any]) -> dict[str, Any]:
     """The stored values of a job by the name of their step, in the order in which they began:
-    ``assert steps_of(job)["charge"] == {"id": "ch_1"}``. ``job.steps()`` has their times too."""
+    ``assert steps_of(job)["charge"] == {"id": "ch_1"}``. ``job.steps()`` has their times too.
+
+    >>> @forge.task
+    ... async def import_file(path: str, ctx: Context) -> int:
+    ...     return await ctx.step("count", len, path)
+    >>> job = import_file.enqueue("a.csv")
+    >>> report = forge.drain().run()
+    >>> testing.steps_of(job)
+    {'count': 5}
+    """
     return {step.name: step.value for step in job.steps()}
 
 
@@ -19,10 +28,15 @@ def steps_of(job: Job[Any]) -> dict[str, Any]:
 def events(*given: tuple[Any, ...]) -> Generator[None, None, None]:
     """Within this block plain calls of tasks find these events as sent, each once and in order.
 
-    Each is a name with a payload, and a key if the wait has one::
+    Each is a name with a payload, and a key if the wait has one:
 
-        with testing.events(("paid", {"amount": 12}, order.id)):
-            receipt = await fulfil(order)
+    >>> @forge.task
+    ... async def fulfil(order: int, ctx: Context) -> int:
+    ...     paid = await ctx.wait_for("paid", key=order)
+    ...     return paid["cents"]
+    >>> with testing.events(("paid", {"cents": 5}, 7)):
+    ...     asyncio.run(fulfil(7))
+    5
     """
     made = [
         new_event(name, *rest[:1], key=rest[1] if len(rest) > 1 else None)

@@ -14,7 +14,15 @@ from forge_jobs.testing.clock import MovableClock
 
 
 class Time:
-    """Controls the clock of a Forge."""
+    """Controls the clock of a Forge.
+
+    >>> job = send.using(delay="1h").enqueue("a@b.c")
+    >>> with testing.frozen(forge) as time:
+    ...     later = time.advance("2h")
+    ...     report = forge.drain().run()
+    >>> job.refresh().status.value
+    'done'
+    """
 
     def __init__(self, clock: "MovableClock | RunningClock") -> None:
         self._clock = clock
@@ -42,7 +50,13 @@ class Time:
 
 @contextmanager
 def frozen(forge: Forge, at: datetime | None = None) -> Generator[Time, None, None]:
-    """Within this block the clock of ``forge`` stands still until ``advance`` moves it."""
+    """Within this block the clock of ``forge`` stands still until ``advance`` moves it.
+
+    >>> with testing.frozen(forge) as time:
+    ...     before = time.now()
+    ...     (time.advance("1h") - before).total_seconds()
+    3600.0
+    """
     start = SYSTEM_CLOCK.now() if at is None else from_datetime(at, field="at")
     with _replaced_clock(forge, MovableClock(start)) as time:
         yield time
@@ -50,7 +64,13 @@ def frozen(forge: Forge, at: datetime | None = None) -> Generator[Time, None, No
 
 @contextmanager
 def moving(forge: Forge, at: datetime | None = None) -> Generator[Time, None, None]:
-    """Within this block the clock of ``forge`` starts at ``at``, runs, and jumps by ``advance``."""
+    """Within this block the clock of ``forge`` starts at ``at``, runs, and jumps by ``advance``.
+
+    >>> with testing.moving(forge) as time:
+    ...     before = time.now()
+    ...     time.advance("1h") > before
+    True
+    """
     start = SYSTEM_CLOCK.now() if at is None else from_datetime(at, field="at")
     with _replaced_clock(forge, RunningClock(start)) as time:
         yield time

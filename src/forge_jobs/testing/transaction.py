@@ -5,10 +5,12 @@ from types import TracebackType
 
 
 class Transaction:
-    """Pass it as ``tx=`` where the application passes its own connection::
+    """Pass it as ``tx=`` where the application passes its own connection:
 
-        with Transaction() as tx:
-            place_order(tx, "bread")        # send.using(tx=tx).enqueue(...)
+    >>> with testing.Transaction() as tx:
+    ...     job = send.using(tx=tx).enqueue("a@b.c")
+    ...     testing.refute_enqueued(forge, send)
+    >>> jobs = testing.assert_enqueued(forge, send, {"to": "a@b.c"})
 
     Jobs exist once it commits: at the end of the block, or by ``commit``. An exception in the
     block, or ``rollback``, drops them. ``on_commit`` registers any other callback.

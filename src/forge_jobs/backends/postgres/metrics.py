@@ -13,8 +13,10 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.vitals import Vitals, lifetime_part, merge_vitals
+from forge_jobs.store.metrics import MAX_HELD_READ
 
 from . import roll_up, rows, sql_files
+from .breakdowns import PostgresBreakdowns
 from .connection.server import Link, Server
 from .queries import Queries
 from .rows import MAX_KEY
@@ -26,7 +28,8 @@ _vitals_of = msgspec.json.Decoder(Vitals).decode
 class PostgresMetrics:
     """Counters, minutes, vitals, job logs and the audit; see ``forge_jobs.store.metrics``."""
 
-    def __init__(self, server: Server, queries: Queries) -> None:
+    def __init__(self, server: Server, queries: Queries, breakdowns: PostgresBreakdowns) -> None:
+        self._breakdowns = breakdowns
         self._server = server
         self._queries = queries
         self._sql = sql_files.statements("metrics", server.address.schema)
@@ -40,7 +43,7 @@ class PostgresMetrics:
         return await self._queries.count(filter, cap)
 
     async def oldest_due(self) -> dict[str, Instant]:
-        found = await self._server.ask(self._sql["oldest_due"], writes=False)
+        found = await self._server.ask(self._sql["oldest_due"], MAX_HELD_READ, writes=False)
         return {row[0]: row[1] for row in found}
 
     async def minutes(
@@ -80,7 +83,9 @@ class PostgresMetrics:
         return await self._server.within(work, writes=False)
 
     async def roll_up(self, *, limit: int) -> bool:
-        if await self._server.ask_row(self._sql["any_entry"], writes=False) is None:
+        any_entry = await self._server.ask_row(self._sql["any_entry"], writes=False) is not None
+        any_tag = await self._breakdowns.has_entries()
+        if not any_entry and not any_tag:
             return False
 
         async def work(link: Link) -> int:
@@ -93,12 +98,16 @@ class PostgresMetrics:
                 totals = [roll_up.as_row(part) for part in sum_totals(parts)]
                 await link.fetch(self._sql["add_minutes"], rows.as_json(minutes))
                 await link.fetch(self._sql["add_totals"], rows.as_json(totals))
-            return len(entries)
+                await self._breakdowns.add_periods(link, parts)
+            # Its lock comes last: who holds it waits for no other roll-up.
+            tags = await self._breakdowns.roll_up_tags(link, max(limit, 1)) if any_tag else 0
+            return max(len(entries), tags)
 
         return await self._server.within(work) >= limit
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
         max_rows = max(limit, 0)
+        await self._breakdowns.purge(before, max_rows)
         minutes = await self._server.ask(self._sql["purge_minutes"], before, max_rows)
         return len(minutes) + len(
             await self._server.ask(self._sql["purge_vitals"], before, max_rows)

@@ -17,9 +17,11 @@ from forge_jobs.store.store import Capabilities, Notify, Subscription
 from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, sql_files
+from .breakdowns import PostgresBreakdowns
 from .connection import address
 from .connection.server import Server
 from .enqueue import Enqueuer
+from .error_groups import PostgresErrorGroups
 from .events import PostgresEvents
 from .jobs import PostgresJobs
 from .limits import PostgresLimits
@@ -67,6 +69,7 @@ class PostgresStore:
         )
         self.steps = PostgresSteps(server, self._queries, self.jobs.retry_from)
         self.events = PostgresEvents(server, self._queries, self.jobs.notify)
+        self.error_groups = PostgresErrorGroups(server)
         self._limits = PostgresLimits(server, notifier)
         self.settings = settings = PostgresSettings(server, notifier, self._limits)
         self.queues = Queues(settings, self._limits)
@@ -75,7 +78,8 @@ class PostgresStore:
             settings, PostgresSchedules(server, notifier, self._enqueuer)
         )
         self.token_buckets = TokenBuckets(settings, PostgresTokenBuckets(server), self.now)
-        self.metrics = PostgresMetrics(server, self._queries)
+        self.breakdowns = PostgresBreakdowns(server)
+        self.metrics = PostgresMetrics(server, self._queries, self.breakdowns)
         self._transactions = UserTransactions(server)
         self.maintenance = PostgresMaintenance(server, self.close, self._listener.round_trip_s)
         self._now = sql_files.statements("jobs", server.address.schema)["store_now"]
@@ -92,7 +96,7 @@ class PostgresStore:
         found = await (schema.migrate(server) if migrate else schema.read_schema(server))
         schema.check(server, found.status)
         self._tag = self._enqueuer.tag = self._queries.tag = self._transactions.tag = found.tag
-        self._limits.tag = found.tag
+        self._limits.tag = self.error_groups.tag = found.tag
         server.pooled = found.pooled
         server.opened = True
 

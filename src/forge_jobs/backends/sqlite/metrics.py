@@ -14,8 +14,9 @@ from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.vitals import Vitals
+from forge_jobs.store.metrics import MAX_HELD_READ
 
-from . import queries, roll_up
+from . import breakdowns, queries, roll_up
 from .counters import SQL
 from .io.reader import Reader
 from .io.transaction import Tx
@@ -90,6 +91,7 @@ def _roll_up(limit: int, tx: Tx) -> bool:
 
 
 def _purge(before: Instant, limit: int, tx: Tx) -> int:
+    breakdowns.purge(tx.execute, before, limit)
     return sum(
         tx.execute(SQL[name], (before, limit)).rowcount
         for name in ("purge_minutes", "purge_vitals")
@@ -128,4 +130,4 @@ def _count(wanted: Filter, cap: int, connection: sqlite3.Connection) -> CappedCo
 
 
 def _oldest_due(connection: sqlite3.Connection) -> dict[str, Instant]:
-    return dict(connection.execute(SQL["oldest_due"]).fetchall())
+    return dict(connection.execute(SQL["oldest_due"], (MAX_HELD_READ,)).fetchall())

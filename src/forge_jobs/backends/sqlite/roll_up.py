@@ -13,6 +13,7 @@ from forge_jobs.core.counters import Minute, group_minutes, sum_totals
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.vitals import Vitals, lifetime_part, merge_vitals
 
+from . import breakdowns
 from .counters import SQL, Execute
 from .io.transaction import Tx
 
@@ -34,6 +35,7 @@ def roll_up(execute: Execute, limit: int) -> bool:
     merged = group_minutes([*known, *parts])
     minutes = [(part.at, part.queue, part.kind, _text(part)) for part in merged]
     execute(SQL["put_minutes"], (_text(minutes),))
+    breakdowns.roll_up(execute, parts, limit)
     ever = sum_totals(parts)
     names = _text([(part.queue, part.kind) for part in ever])
     known = _minutes_of(execute(SQL["stored_totals"], (names,)).fetchone()[0])

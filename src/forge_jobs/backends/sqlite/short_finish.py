@@ -51,3 +51,6 @@ def finish_done(tx: Tx, owner: int, finishes: Sequence[Finish], *, timed: bool) 
         counters.transitioned(queue, kind, JobStatus.RUNNING, JobStatus.DONE, len(group))
         if timed:
             counters.finished(queue, kind, group)
+    for finish in finishes:
+        if finish.tags:
+            counters.tagged(finish, JobStatus.DONE, timed=timed)

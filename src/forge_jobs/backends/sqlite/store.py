@@ -21,6 +21,8 @@ from forge_jobs.store.store import Capabilities, Notify, Subscription
 from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, user_transactions
+from .breakdowns import SqliteBreakdowns
+from .error_group_store import SqliteErrorGroups
 from .history import SqliteEvents, SqliteStepStore
 from .io.blocking import run_blocking
 from .io.reader import Reader
@@ -84,6 +86,7 @@ class SqliteStore:
         )
         self.steps = SqliteStepStore(self._writer, self._reader)
         self.events = SqliteEvents(self._writer, self._reader)
+        self.error_groups = SqliteErrorGroups(self._writer, self._reader)
         self.settings = settings = SqliteSettings(self._writer, self._reader, clock)
         self._limits = SqliteLimits(self._writer, self._reader)
         self.queues = Queues(settings, self._limits)
@@ -91,6 +94,7 @@ class SqliteStore:
         self.schedules = CronSchedules(settings, SqliteSchedules(self._writer, self._reader, clock))
         self.token_buckets = TokenBuckets(settings, SqliteTokenBuckets(self._writer), self.now)
         self.metrics = SqliteMetrics(self._writer, self._reader)
+        self.breakdowns = SqliteBreakdowns(self._reader)
         self.maintenance = SqliteMaintenance(
             database, clock, entropy, synchronous, self._close_here
         )

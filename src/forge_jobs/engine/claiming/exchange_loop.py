@@ -49,7 +49,8 @@ class ExchangeLoop:
     ``overlap``: the store works in another process, so that a second call can write finishes while
     the loop's own call claims. ``max_claims`` bounds how many jobs are claimed in total.
     ``register_again`` is awaited after the store declared this process dead. ``on_control_change``
-    is called when the control version changed.
+    is called when the control version changed. ``empty_queues``: had no job to claim since the
+    last claim or write (which may make another due).
     """
 
     def __init__(
@@ -78,8 +79,7 @@ class ExchangeLoop:
         self._step_buffer = step_buffer
         self._dispatcher = dispatcher
         self._jobs = jobs
-        self._registration = registration
-        self._lease_state = registration.lease_state
+        self._registration, self._lease_state = registration, registration.lease_state
         self._run_log = in_flight.run_log
         self._wake = wake
         self._store_time = store_time
@@ -108,8 +108,7 @@ class ExchangeLoop:
             clock.mono,
             min_finishes=settings.min_background_finishes,
         )
-        self.claims_left = max_claims
-        self.found_nothing = False
+        self.claims_left, self.empty_queues = max_claims, set[str]()
         self.last_error: Exception | None = None
 
     async def run(self) -> None:
@@ -139,6 +138,11 @@ class ExchangeLoop:
     def notify(self) -> None:
         """The store may have new jobs. Call it on the job loop."""
         self._notifications += 1
+        self.empty_queues.clear()
+        self.claim_now()
+
+    def claim_now(self) -> None:
+        """Claim without a notification. Call it on the job loop."""
         self._local_queues.expect_jobs()
         self._wake.notify()
 
@@ -301,6 +305,10 @@ class ExchangeLoop:
             self._registration.lease.distrust()
             return
         self._dispatcher.accept(reply.claims, now)
+        if reply.claims or not batch.is_empty:
+            self.empty_queues.clear()
+        elif not notified:
+            self.empty_queues.update([want.queue for want in wants])
         if wants:
             self._update_expectations(wants, reply, now, notified=notified)
         for key in reply.cancels:
@@ -319,7 +327,6 @@ class ExchangeLoop:
             queue.expects_jobs = notified or queue.want_left <= 0
         if self.claims_left is not None:
             self.claims_left -= len(reply.claims)
-        self.found_nothing = not reply.claims and not notified
         self._poll_at = now + self._settings.poll_s
         self._due_at = NEVER
         if reply.next_due is not None:

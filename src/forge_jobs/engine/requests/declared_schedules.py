@@ -21,7 +21,13 @@ _FIELDS = CronSpec.__struct_fields__
 
 
 async def ensure_schedules(storage: Store, schedules: Iterable[CronSpec]) -> list[Schedule]:
-    """Store declared schedules; returns each as it is in the store afterwards."""
+    """Store declared schedules; returns each as it is in the store afterwards.
+
+    >>> nightly = CronSpec(name="nightly", expression="0 3 * * *", kind="report")
+    >>> [stored] = asyncio.run(ensure_schedules(open_storage("memory://"), [nightly]))
+    >>> stored.enabled
+    True
+    """
     specs = [checked(spec, where=f"schedule {spec.name!r}") for spec in schedules]
     if not specs:
         return []

@@ -25,6 +25,9 @@ class EnqueueRequest(Struct, frozen=True, kw_only=True):
     ``max_attempts`` None, ``tags`` empty: what the task declares, else 0, 5 and none. Lower
     ``priority`` is claimed first. ``delay`` or ``scheduled_at`` (an aware datetime), not both,
     starts it later. ``check`` False: the names of the arguments may differ from what is published.
+
+    >>> EnqueueRequest(kind="send", payload={"to": "a@b.c"}, queue="mail", delay="10m").kind
+    'send'
     """
 
     kind: str

@@ -8,7 +8,14 @@ from forge_jobs.core.names import queue_name
 
 
 class Router(Protocol):
-    """Names the queue of a kind; any object with this method will do."""
+    """Names the queue of a kind; any object with this method will do.
+
+    >>> class ByTeam:
+    ...     def route(self, kind: str) -> str:
+    ...         return kind.split(".")[0]
+    >>> ByTeam().route("billing.charge")
+    'billing'
+    """
 
     def route(self, kind: str) -> str:
         """The queue for jobs of that kind."""
@@ -16,7 +23,11 @@ class Router(Protocol):
 
 
 class DefaultRouter:
-    """Routes every kind to one queue."""
+    """Routes every kind to one queue.
+
+    >>> DefaultRouter("work").route("send")
+    'work'
+    """
 
     def __init__(self, queue: str = DEFAULT_QUEUE) -> None:
         self._queue = queue_name(queue)
@@ -30,6 +41,9 @@ class KindPrefixRouter:
     """Routes by prefix of the kind: ``KindPrefixRouter({"gh_": "gh"})``.
 
     The longest matching prefix wins; without a match the job goes to ``default``.
+
+    >>> KindPrefixRouter({"gh_": "gh"}).route("gh_sync")
+    'gh'
     """
 
     def __init__(

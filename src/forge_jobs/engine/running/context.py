@@ -185,7 +185,19 @@ class JobLog:
 
 
 class Context(ContextSteps):
-    """Passed to handlers that declare it by annotation."""
+    """Passed to handlers that declare it by annotation.
+
+    >>> @forge.task
+    ... def resize(path: str, ctx: Context) -> str:
+    ...     ctx.progress(0.5, "loaded")
+    ...     ctx.log.info("resizing %s", path)
+    ...     ctx.raise_if_cancelled()
+    ...     return f"{path}, attempt {ctx.job.attempts}"
+    >>> job = resize.enqueue("a.png")
+    >>> report = forge.drain().run()
+    >>> job.result(timeout=10)
+    'a.png, attempt 1'
+    """
 
     __slots__ = ("_environment", "_link", "_log", "deadline", "job")
 

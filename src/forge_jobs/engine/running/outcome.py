@@ -124,7 +124,7 @@ def unstorable(finish: Finish, error: Exception) -> Finish:
     return Finish(
         finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
         error=storable(f"the store refused this job's outcome: {error}"), ran_s=finish.ran_s,
-        waited_s=finish.waited_s, enqueued_at=finish.enqueued_at,
+        waited_s=finish.waited_s, enqueued_at=finish.enqueued_at, tags=finish.tags,
     )  # fmt: skip
 
 

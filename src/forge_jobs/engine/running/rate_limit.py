@@ -36,7 +36,11 @@ OpenStore: TypeAlias = Callable[[], Awaitable[Store]]
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A scope as code declares it: ``burst`` permits at once, refilled at ``per_s``."""
+    """A scope as code declares it: ``burst`` permits at once, refilled at ``per_s``.
+
+    >>> RateLimit(per_s=50 / 60, burst=50).burst  # fifty a minute
+    50
+    """
 
     per_s: float
     burst: float
@@ -61,6 +65,11 @@ class AcquireOutcome:
     """Whether a permit was granted; if not, ``retry_after`` is how many seconds to wait for one.
 
     True in a condition when granted.
+
+    >>> @forge.task(scopes=["sms"])
+    ... async def text(to: str, ctx: Context) -> str:
+    ...     permit = await ctx.rate_limit.try_acquire("sms")
+    ...     return "sent" if permit else f"in {permit.retry_after:.0f} s"
     """
 
     granted: bool
@@ -85,7 +94,12 @@ def store_of(store: Store) -> OpenStore:
 async def ensure_default_rate_limits(
     storage: Store, scopes: Mapping[str, RateLimit] = DEFAULT_RATE_LIMIT_SCOPES
 ) -> list[TokenBucket]:
-    """Create the buckets that do not exist yet; what an operator set stays as it is."""
+    """Create the buckets that do not exist yet; what an operator set stays as it is.
+
+    >>> made = asyncio.run(ensure_default_rate_limits(open_storage("memory://")))
+    >>> sorted(bucket.scope for bucket in made)
+    ['gh', 'slack']
+    """
     return [
         await storage.token_buckets.ensure(scope, capacity=limit.burst, refill_per_s=limit.per_s)
         for scope, limit in scopes.items()
@@ -126,7 +140,14 @@ class _LocalPermits:
 
 class RateLimiter:
     """The permits of one process. All methods may be called from any thread or coroutine; those
-    that end in ``_sync`` wait, the others are awaited."""
+    that end in ``_sync`` wait, the others are awaited.
+
+    >>> forge.rate_limit("smtp", "50/m")
+    >>> @forge.task(scopes=["smtp"])
+    ... async def deliver(to: str, ctx: Context) -> str:
+    ...     await ctx.rate_limit.acquire("smtp")  # raises Throttled when there is no permit
+    ...     return f"delivered to {to}"
+    """
 
     def __init__(
         self,

@@ -85,7 +85,14 @@ class Handler:
 
 
 class JobHandler(Protocol):
-    """The lower-level form: an object with a kind and an async ``run``."""
+    """The lower-level form: an object with a kind and an async ``run``.
+
+    >>> class Ping:
+    ...     kind = "ping"
+    ...     async def run(self, ctx: Context, payload: dict[str, str]) -> str:
+    ...         return payload["host"]
+    >>> forge.register(Ping(), queue="net")
+    """
 
     @property
     def kind(self) -> str:
@@ -99,11 +106,18 @@ class JobHandler(Protocol):
 
 class HandlerRegistry:
     """Every handler of a process, by kind, the rate limits that they declare, by scope, and the
-    declared limits of tasks and queues, by name."""
+    declared limits of tasks and queues, by name.
+
+    >>> registry = HandlerRegistry()
+    >>> registry.register(NoopEcho(), queue="tests")
+    >>> registry.kinds()
+    {'noop_echo': 'tests'}
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._bare: dict[str, Handler] = {}
+        self._built_in: dict[str, Handler] = {}
         self._hooks: list[AnyRunHook] = []
         self.around_enqueue: Hooks[NewJob, Enqueued] = Hooks()
         self.rate_limits: dict[str, RateLimit] = {}
@@ -168,9 +182,13 @@ class HandlerRegistry:
         on_loop = handler.run_in is RunIn.LOOP
         return replace(handler, call=with_hooks(handler.call, self._hooks, on_loop=on_loop))
 
+    def add_built_in(self, handler: Handler) -> None:
+        """Add a handler of the library itself: no hook surrounds it, and it is not published."""
+        self._built_in[handler.kind] = handler
+
     def get(self, kind: str) -> Handler | None:
         """The handler of a kind."""
-        return self._handlers.get(kind)
+        return self._handlers.get(kind) or self._built_in.get(kind)
 
     def declaration(self, kind: str) -> Declaration | None:
         """What the task or handler of a kind declares; None for a kind without one here."""

@@ -1,4 +1,4 @@
-"""Deletes what is old: terminal jobs past their retention, old minutes, dead processes."""
+"""Deletes what is old: terminal jobs past their retention, minutes, processes, error groups."""
 
 from msgspec import Struct
 
@@ -10,6 +10,8 @@ from forge_jobs.store.jobs import Retention
 from forge_jobs.store.store import Store
 
 AUDIT_KEPT_S = 90 * 86_400
+# After its last failure. As long as dead jobs by default.
+ERROR_GROUPS_KEPT_S = 30 * 86_400
 
 _BATCH = 500
 _EVERY_S = 300.0
@@ -17,7 +19,11 @@ _PAUSE_S = 0.05
 
 
 class CleanupReport(Struct, frozen=True, kw_only=True):
-    """What a clean-up deleted."""
+    """What a clean-up deleted.
+
+    >>> asyncio.run(cleanup_once(forge.store)).jobs
+    0
+    """
 
     jobs: int = 0
     minutes: int = 0
@@ -45,7 +51,11 @@ class Cleanup:
 async def cleanup_once(
     storage: Store, *, settings: EngineSettings | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> CleanupReport:
-    """Delete everything that is past its retention, in batches."""
+    """Delete everything that is past its retention, in batches.
+
+    >>> asyncio.run(cleanup_once(open_storage("memory://"))).jobs
+    0
+    """
     minutes_ttl_s = (settings or EngineSettings()).retention_minutes_s
     total = CleanupReport()
     while True:
@@ -63,6 +73,7 @@ async def cleanup_once(
 async def _clean(store: Store, now: Instant, minutes_ttl_s: float) -> CleanupReport:
     before = now - int(minutes_ttl_s * SECOND)
     await store.metrics.purge_actions(before=now - AUDIT_KEPT_S * SECOND, limit=_BATCH)
+    await store.error_groups.purge(before=now - ERROR_GROUPS_KEPT_S * SECOND, limit=_BATCH)
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),
         minutes=await store.metrics.purge_minutes(before=before, limit=_BATCH),

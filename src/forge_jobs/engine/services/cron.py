@@ -43,6 +43,9 @@ class CronTickReport(Struct, frozen=True, kw_only=True):
     ``skipped``: the job of an earlier tick was still live. ``missed``: dropped by the schedule's
     missed-run policy. ``seeded``: schedules that got their first tick. ``errors``: schedules that
     could not be fired now, or were disabled because what they say cannot be read.
+
+    >>> asyncio.run(cron_tick_once(forge.store)).fired
+    0
     """
 
     fired: int = 0
@@ -98,6 +101,9 @@ async def cron_tick_once(
 
     A schedule without a queue goes where workers have published its kind, else where ``router``
     says. Raises what the store raises if nothing could be done.
+
+    >>> asyncio.run(cron_tick_once(open_storage("memory://"))).fired
+    0
     """
     total = CronTickReport()
     kinds = PublishedKindsCache(OpenedStore(storage), SYSTEM_CLOCK)

@@ -72,7 +72,10 @@ class Reaper:
 
 
 async def reap_stale_jobs(storage: Store) -> Reaped:
-    """Reap everything there is to reap, once."""
+    """Reap everything there is to reap, once.
+
+    >>> reaped = asyncio.run(reap_stale_jobs(open_storage("memory://")))
+    """
     pending = dead = cancelled = 0
     while True:
         step = await storage.jobs.reap(crash_note=CRASH_NOTE, limit=_LIMIT)

@@ -32,5 +32,8 @@ async def rebalance_once(storage: Store, *, max_slots: int = MAX_SLOTS_PER_PROCE
 
     ``max_slots`` bounds what one process gets of one queue. What a process has to give up first is
     granted by a later call.
+
+    >>> asyncio.run(rebalance_once(open_storage("memory://")))
+    0
     """
     return await storage.processes.share(max_slots=max_slots)

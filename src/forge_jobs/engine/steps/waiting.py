@@ -30,7 +30,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent(Generic[T]):
-    """The event that a wait for one of several names took."""
+    """The event that a wait for one of several names took.
+
+    >>> @forge.task
+    ... async def fulfil(order: int, ctx: Context) -> str:
+    ...     event = await ctx.wait_for(["paid", "refused"], key=order, timeout="3d")
+    ...     return event.name
+    >>> job = fulfil.enqueue(7)
+    >>> sent = forge.send("paid", {"cents": 5}, key=7)
+    >>> report = forge.drain().run()
+    >>> job.result(timeout=10)
+    'paid'
+    """
 
     name: str
     payload: T

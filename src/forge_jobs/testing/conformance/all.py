@@ -1,5 +1,6 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
+from .breakdowns import TestKindCounts, TestPeriods, TestTagDays
 from .cron_schedules import TestCronSchedules, TestTicks
 from .events import TestEventPages, TestEvents, TestSending
 from .fixtures import clock, open_transaction, second_store, store, worker
@@ -9,6 +10,7 @@ from .jobs_declare import TestDeclare, TestRoute
 from .jobs_dedupe import TestDedupe, TestKeyRelease, TestRetryAndKeys
 from .jobs_due import TestExpiry, TestPromote
 from .jobs_enqueue import TestEnqueue
+from .jobs_error_groups import TestErrorGroups
 from .jobs_exchange import TestClaims, TestReplies
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
@@ -55,6 +57,7 @@ __all__ = [
     "TestDelete",
     "TestDeregister",
     "TestEnqueue",
+    "TestErrorGroups",
     "TestEventPages",
     "TestEvents",
     "TestExpiry",
@@ -64,6 +67,7 @@ __all__ = [
     "TestFlow",
     "TestGet",
     "TestKeyRelease",
+    "TestKindCounts",
     "TestKinds",
     "TestLanes",
     "TestLeadership",
@@ -75,6 +79,7 @@ __all__ = [
     "TestNotes",
     "TestNotifications",
     "TestPages",
+    "TestPeriods",
     "TestProcesses",
     "TestProgressAtTheEnd",
     "TestPromote",
@@ -103,6 +108,7 @@ __all__ = [
     "TestSuspend",
     "TestSuspendedLimits",
     "TestSyncEnqueue",
+    "TestTagDays",
     "TestThrottle",
     "TestTicks",
     "TestTimes",

@@ -20,7 +20,12 @@ MIN_PASSWORD_LENGTH: Final = 8
 
 
 class Credentials:
-    """Passwords by role, and tokens by their hash. Sessions are in the store."""
+    """Passwords by role, and tokens by their hash. Sessions are in the store.
+
+    >>> passwords = {web.Role.VIEWER: "look at this", web.Role.ADMIN: "change it all"}
+    >>> web.Credentials(passwords).role_of("look at this")
+    <Role.VIEWER: 1>
+    """
 
     def __init__(
         self, passwords: Mapping[Role, str], tokens: Mapping[str, Identity] | None = None
@@ -53,7 +58,11 @@ class Credentials:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Credentials | None:
-    """Credentials from FORGE_WEB_PASSWORD… and FORGE_WEB_TOKENS; None if none is set."""
+    """Credentials from FORGE_WEB_PASSWORD… and FORGE_WEB_TOKENS; None if none is set.
+
+    >>> web.from_environment({}) is None
+    True
+    """
     env = os.environ if environ is None else environ
     passwords = {role: env[name] for name, role in _PASSWORDS.items() if env.get(name)}
     tokens = _parse_tokens(env.get("FORGE_WEB_TOKENS", ""))

@@ -12,7 +12,11 @@ from forge_jobs.core.errors import BadConfig
 
 
 class Role(IntEnum):
-    """A role includes the rights of the lower ones."""
+    """A role includes the rights of the lower ones.
+
+    >>> web.Role.OPERATOR > web.Role.VIEWER
+    True
+    """
 
     VIEWER = 1
     OPERATOR = 2
@@ -25,7 +29,11 @@ class Role(IntEnum):
 
 
 class Identity(Struct, frozen=True):
-    """An authenticated user or program; ``name`` goes into the audit."""
+    """An authenticated user or program; ``name`` goes into the audit.
+
+    >>> web.Identity(name="deploy", role=web.Role.OPERATOR).role.word
+    'operator'
+    """
 
     name: str
     role: Role

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
+from inspect import cleandoc
 from typing import Any, Final
 
 import msgspec
@@ -47,11 +48,19 @@ def openapi_document(root: str, *, read_only: bool) -> dict[str, Any]:
         "servers": [{"url": root or "/"}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": {name: _without_example(one) for name, one in components.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
     }
+
+
+def _without_example(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without the Python example of its docstring."""
+    if "description" not in schema:
+        return schema
+    text = cleandoc(schema["description"]).partition("\n\n>>>")[0]
+    return {**schema, "description": text.strip()}
 
 
 def openapi_path(route: Route) -> str:

@@ -1,5 +1,5 @@
 -- set: exchange_v1
--- revision: 3
+-- revision: 5
 -- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1, steps_v1, events_v1
 
 -- The hot call of a worker that has something to write.
@@ -50,6 +50,7 @@ DECLARE
     v_done bigint[];
     v_finished bigint[];
     v_keyed boolean;
+    v_tagged boolean;
     v_waiting boolean;
     v_missed jsonb;
     v_unmarked jsonb;
@@ -102,7 +103,8 @@ BEGIN
                 throttles, unique_waiting, status, queue, kind, payload, owner, exchange,
                 started_at, finished_at, expires_at, dedupe_key, limit_key, lane, lane_order,
                 throttled_since, missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead,
-                trace, options, steps, failed_runs, last_error, errors, progress_note, result)
+                trace, options, steps, failed_runs, last_error, errors, error_group,
+                progress_note, result)
             SELECT
                 id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
                 throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
@@ -110,13 +112,14 @@ BEGIN
                 expires_at,
                 dedupe_key, limit_key, lane, lane_order, throttled_since, missing_since, timeout_s,
                 dedupe_for_s, progress, tags, on_dead, trace, options, steps, failed_runs, last_error, errors,
-                progress_note, p_done_results[ordinal]
+                error_group, progress_note, p_done_results[ordinal]
             FROM deleted
             RETURNING id, dedupe_key IS NOT NULL AS keyed,
-                limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound, lane_order IS NOT NULL AS laned
+                limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound, lane_order IS NOT NULL AS laned,
+                tags IS NOT NULL AS tagged
         )
-        SELECT array_agg(id), bool_or(keyed), bool_or(bound), bool_or(laned)
-        INTO v_done, v_keyed, v_bound, v_laned FROM kept;
+        SELECT array_agg(id), bool_or(keyed), bool_or(bound), bool_or(laned), bool_or(tagged)
+        INTO v_done, v_keyed, v_bound, v_laned, v_tagged FROM kept;
         IF cardinality(v_done) = cardinality(p_done_keys) THEN
             INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, waited_s, ran_s,
                 waited, ran, ended_at, enqueued)
@@ -143,6 +146,21 @@ BEGIN
             JOIN forge.history h ON h.id BETWEEN f.key AND f.key AND h.epoch = f.epoch
             WHERE f.key = ANY (v_done)
             GROUP BY h.queue, h.kind;
+        END IF;
+        -- Index: the primary key.
+        IF v_tagged THEN
+            INSERT INTO forge.tag_entries (minute, tag, queue, kind, runs, done, retried, dead, ran_s, waited_s)
+            SELECT v_minute, t.tag, h.queue, h.kind, count(*), count(*), 0, 0,
+                COALESCE(sum(f.ran_s) FILTER (WHERE f.waited_s IS NOT NULL), 0), COALESCE(sum(f.waited_s), 0)
+            FROM (
+                SELECT d.key, p_done_epochs[d.ordinal] AS epoch, p_done_ran[d.ordinal] AS ran_s,
+                    (p_done_waited::jsonb ->> (d.ordinal - 1)::integer)::double precision AS waited_s
+                FROM unnest(p_done_keys) WITH ORDINALITY AS d(key, ordinal)
+            ) AS f
+            JOIN forge.history h ON h.id BETWEEN f.key AND f.key AND h.epoch = f.epoch
+            CROSS JOIN LATERAL unnest(h.tags) AS t(tag)
+            WHERE f.key = ANY (v_done)
+            GROUP BY t.tag, h.queue, h.kind;
         END IF;
         IF v_keyed THEN
             PERFORM forge.free_keys_at_end_v1(v_done, v_now, true);

@@ -11,6 +11,7 @@ from forge_jobs.core.decide import Finish
 from forge_jobs.core.histogram import EMPTY, histogram
 from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.tag_counts import TagPart, TagSums, add_sums
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _RUNNING, _PENDING, _SCHEDULED = JobStatus.RUNNING, JobStatus.PENDING, JobStatus.SCHEDULED
@@ -58,13 +59,14 @@ class _KindCounters:
 class TransactionCounters:
     """The changes of one transaction; all in its own minute unless a minute is given."""
 
-    __slots__ = ("_counts", "_kinds", "_minute", "_now")
+    __slots__ = ("_counts", "_kinds", "_minute", "_now", "_tags")
 
     def __init__(self, now: Instant) -> None:
         self._now = now
         self._minute = now - now % MINUTE
         self._counts: dict[tuple[str, str, str], int] = {}
         self._kinds: dict[tuple[Instant, str, str], _KindCounters] = {}
+        self._tags: dict[tuple[str, str, str], list[TagSums]] = {}
 
     def inserted(
         self, queue: str, kind: str, status: str, jobs: int = 1, minute: Instant | None = None
@@ -129,6 +131,21 @@ class TransactionCounters:
             if finish.event is _DONE_EVENT
         ]
 
+    def tagged(self, finish: Finish, target: JobStatus, *, timed: bool) -> None:
+        """Count the run of a job with tags, which became ``target``."""
+        if finish.event is _MISSING:
+            return
+        sums = TagSums(
+            runs=1,
+            done=int(target is _DONE),
+            retried=int(target is _FAILED),
+            dead=int(target is _DEAD),
+            ran_s=finish.ran_s if timed else 0.0,
+            waited_s=finish.waited_s if timed else 0.0,
+        )
+        for tag in finish.tags:
+            self._tags.setdefault((tag, finish.queue, finish.kind), []).append(sums)
+
     def counts(self) -> list[tuple[str, str, str, int]]:
         """How the number of jobs changed, by queue, kind and state."""
         return [(*name, jobs) for name, jobs in self._counts.items() if jobs]
@@ -136,6 +153,10 @@ class TransactionCounters:
     def minutes(self) -> list[Minute]:
         """What happened, by minute, queue and kind."""
         return [counters.minute(*name) for name, counters in self._kinds.items()]
+
+    def tag_parts(self) -> list[TagPart]:
+        """What runs came to, by tag, queue and kind."""
+        return [TagPart(self._minute, *name, add_sums(sums)) for name, sums in self._tags.items()]
 
     def _add_jobs(self, queue: str, kind: str, status: str, jobs: int) -> None:
         name = (queue, kind, status)

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from forge_jobs.backends.shared.pagination import is_counted
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import CappedCount, Count, Minute, merge_minutes, sum_totals
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import DAY, Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.vitals import LIFETIME, Vitals, lifetime_part, merge_vitals
+from forge_jobs.store.metrics import MAX_HELD_READ
 
 from . import search
 from .storage import Storage
@@ -45,7 +46,7 @@ class RowwiseMetrics:
     async def oldest_due(self) -> dict[str, Instant]:
         with self._storage.read():
             index, jobs = self._tables.index, self._tables.jobs
-            return {
+            oldest = {
                 queue: min(
                     jobs[key].run_at
                     for track in index.tracks(queue)
@@ -53,6 +54,10 @@ class RowwiseMetrics:
                 )
                 for queue in index.pending_queues()
             }
+            for key in islice(index.first_held(), MAX_HELD_READ):
+                queue, run_at = jobs[key].queue, jobs[key].run_at
+                oldest[queue] = min(oldest.get(queue, run_at), run_at)
+            return oldest
 
     async def minutes(
         self, *, since: Instant, until: Instant, queue: str | None = None
@@ -100,6 +105,8 @@ class RowwiseMetrics:
             vitals = sorted(name for name in tables.vitals if LIFETIME < name[0] < before)[:kept]
             for name in vitals:
                 del tables.vitals[name]
+            for day, tag in [name for name in tables.tag_days if name[0] <= before - DAY][:kept]:
+                del tables.tag_days[day, tag]
             return len(minutes) + len(vitals)
 
     async def stamp(self) -> str:

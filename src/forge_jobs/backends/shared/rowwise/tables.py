@@ -14,10 +14,12 @@ from forge_jobs.backends.shared.tracebacks import StoredTraceback
 from forge_jobs.core import ids
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import Minute
+from forge_jobs.core.error_groups import ErrorGroup
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.steps import StepRecord
+from forge_jobs.core.tag_counts import TagDay
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.core.vitals import Vitals
@@ -70,6 +72,7 @@ class Tables:
         self.dedupe_entries = table("dedupe_entries", tuple[str, str], DedupeEntry)
         self.logs = table("logs", int, tuple[LogLine, ...])
         self.tracebacks = table("tracebacks", int, tuple[StoredTraceback, ...])
+        self.error_groups = table("error_groups", str, ErrorGroup)
         self.steps = table("steps", int, dict[str, StepRecord])
         self.waits = table("waits", int, StoredWait)
         self.events = table("events", int, StoredEvent)
@@ -90,6 +93,7 @@ class Tables:
         self.counts = table("counts", tuple[str, str], int)
         self.minutes = table("minutes", tuple[int, str, str], Minute)
         self.purged = table("purged", tuple[str, str], Minute)
+        self.tag_days = table("tag_days", tuple[int, str], TagDay)
         self.vitals = table("vitals", tuple[int, str], Vitals)
 
     def next_key(self, name: str) -> int:
