@@ -21,7 +21,7 @@ SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test matrix check cover bench storm sim fmt lock clean
+.PHONY: help setup demo docs release test matrix check cover bench storm sim fmt lock clean
 
 help: ## Show this list
 	@echo "Forge Jobs: durable background jobs for Python."
@@ -38,7 +38,10 @@ docs: $(VENV)/.package $(VENV)/.dev $(VENV)/.docs $(VENV)/.pages ## Build the do
 	@$(PY) -m scripts.docs_site.reference
 	@$(PY) -m scripts.docs_site $(ARGS)
 
-test: setup $(VENV)/.docs $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
+release: $(VENV)/.package $(VENV)/.dev $(VENV)/.release $(VENV)/.pages ## Wheel, source archive, bill of materials and checksums in dist
+	@$(PY) -m scripts.release $(ARGS)
+
+test: setup $(VENV)/.docs $(VENV)/.release $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
 	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) $(SPREAD) $(T)
 
@@ -118,6 +121,11 @@ $(VENV)/.dev: $(VENV)/.made requirements/dev.txt
 $(VENV)/.docs: $(VENV)/.made requirements/docs.txt
 	@echo "Installing the generator of the documentation (requirements/docs.txt) ..."
 	@$(INSTALL) requirements/docs.txt
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.made requirements/release.txt
+	@echo "Installing what a release is checked with (requirements/release.txt) ..."
+	@$(INSTALL) requirements/release.txt
 	@touch $@
 
 $(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh

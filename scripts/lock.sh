@@ -23,3 +23,4 @@ compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/w
     -c requirements/gateway.txt "$@"
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
 compile docs -c requirements/base.txt -c requirements/web.txt -c requirements/gateway.txt -c requirements/dev.txt "$@"
+compile release -c requirements/base.txt -c requirements/dev.txt -c requirements/docs.txt "$@"

@@ -204,6 +204,12 @@ class WholeMachine(WorkerMachine):
         for job in model.jobs.values():
             if job.status is PENDING:
                 oldest[job.queue] = min(oldest.get(job.queue, job.run_at), job.run_at)
+        heads: dict[tuple[str | None, int], Job] = {}
+        for job in sorted(model.jobs.values(), key=lambda job: job.key):
+            if job.status is HELD:
+                heads.setdefault((job.limit_bucket, job.asked.priority), job)
+        for job in heads.values():
+            oldest[job.queue] = min(oldest.get(job.queue, job.run_at), job.run_at)
         assert await store.metrics.oldest_due() == oldest
         for key in requests.KEYS:
             limit_bucket = await store.limits.bucket(key)

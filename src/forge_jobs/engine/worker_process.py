@@ -28,6 +28,7 @@ from .running.local_cancel import LocalCancels
 from .running.rate_limit import RateLimiter, ensure_default_rate_limits
 from .running.run import RunState
 from .running.run_log import RunLog
+from .services.alerts import Alerts
 from .services.cleanup import Cleanup
 from .services.cron import CronService
 from .services.event_delivery import EventDelivery
@@ -41,6 +42,7 @@ from .services.roll_up import RollUp
 from .services.routing import Routing
 from .services.slot_sync import SlotSync
 from .services.unserved import Unserved
+from .services.version_report import VersionReport
 from .services.vitals import VitalsReport
 from .worker_parts import WorkerInputs, WorkerParts
 
@@ -277,6 +279,7 @@ class WorkerProcess:
             Routing(store),
             LimitRepair(store),
             EventDelivery(store),
+            Alerts(store),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
             *self._report_services(),
@@ -296,20 +299,24 @@ class WorkerProcess:
     def _report_services(self) -> list[PeriodicService]:
         if not self._inputs.settings.metrics:
             return []
-        parts, registration = self.parts, self._registration
+        parts, registration, info = self.parts, self._registration, self._inputs.info
+        versions = (
+            [VersionReport(self._inputs.store.settings, info.version)] if info.version else []
+        )
         return [
+            *versions,
             VitalsReport(
                 self._inputs.store.metrics,
                 identity=lambda: (
                     registration.host_id,
-                    self._inputs.info.label(registration.host_id),
+                    info.label(registration.host_id),
                 ),
                 running=lambda: parts.in_flight.running,
                 store_latency=parts.exchange_loop.store_latency,
                 usage=read_usage,
                 clock=self._inputs.clock,
                 store_now=parts.store_time.now,
-            )
+            ),
         ]
 
     def _start_io_tasks(self) -> None:

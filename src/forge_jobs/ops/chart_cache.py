@@ -30,6 +30,8 @@ _MAX_SEGMENT: Final = 10 * MINUTE
 _FINAL_AFTER: Final = 60 * MINUTE
 _REREAD_AFTER: Final = 60 * SECOND
 _MAX_SEGMENTS: Final = 20_000
+# Segments of other charts that stay in the queue of the background task.
+_MAX_OTHERS: Final = 1_000
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,9 +44,10 @@ class Chart(Struct, frozen=True):
 
 
 class _SegmentKey(Struct, frozen=True):
-    """Identifies one segment: queue (None: all queues), start and end."""
+    """Identifies one segment: queue and kind (None: all of them), start and end."""
 
     queue: str | None
+    kind: str | None
     at: Instant
     until: Instant
 
@@ -75,6 +78,7 @@ class ChartCache:
         until: datetime,
         step_s: int,
         queue: str | None = None,
+        kind: str | None = None,
         budget_s: float = DEFAULT_BUDGET_S,
     ) -> Chart:
         """The points of a range, newest first, as far as they can be read within ``budget_s``."""
@@ -84,7 +88,7 @@ class ChartCache:
         points: list[Point] = []
         for at in reversed(range(first, end, step)):
             keys = [
-                _SegmentKey(queue, start, min(start + length, end))
+                _SegmentKey(queue, kind, start, min(start + length, end))
                 for start in range(at, min(at + step, end), length)
             ]
             for key in keys:
@@ -95,9 +99,9 @@ class ChartCache:
             cached = [self._cached(key, now) for key in keys]
             counters = [segment.counters for segment in cached if segment is not None]
             if len(counters) < len(keys):
-                self._read_in_background(store, queue, range(first, at + step, length), end)
+                self._read_in_background(store, keys[0], range(first, at + step, length), end)
                 break
-            points.append(sum_point(at, counters))
+            points.append(sum_point(at, counters, open=at + step > now))
         return Chart(tuple(reversed(points)), len(points) == len(range(first, end, step)))
 
     async def close(self) -> None:
@@ -119,18 +123,24 @@ class ChartCache:
 
     async def _read(self, store: Store, key: _SegmentKey, now: Instant) -> None:
         minutes = await store.metrics.minutes(since=key.at, until=key.until, queue=key.queue)
-        counters = merge_minutes(minutes, at=key.at, queue="", kind="")
+        of_kind = [one for one in minutes if key.kind in (None, one.kind)]
+        counters = merge_minutes(of_kind, at=key.at, queue="", kind="")
         self._segments[key] = _Segment(counters, now)
         self._segments.move_to_end(key)
         while len(self._segments) > _MAX_SEGMENTS:
             self._segments.popitem(last=False)
 
     def _read_in_background(
-        self, store: Store, queue: str | None, starts: range, end: Instant
+        self, store: Store, like: _SegmentKey, starts: range, end: Instant
     ) -> None:
-        self._missing = [
-            _SegmentKey(queue, start, min(start + starts.step, end)) for start in starts
+        """Read the segments of the queue and kind of ``like``, besides those that others asked."""
+        wanted = [
+            _SegmentKey(like.queue, like.kind, start, min(start + starts.step, end))
+            for start in starts
         ]
+        known = set(wanted)
+        self._missing = [key for key in self._missing if key not in known]
+        self._missing = self._missing[-_MAX_OTHERS:] + wanted
         if self._read_task is None or self._read_task.done():
             self._read_task = asyncio.create_task(self._read_missing(store), name="chart cache")
 

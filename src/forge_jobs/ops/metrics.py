@@ -35,9 +35,11 @@ class DurationStats(View, frozen=True, kw_only=True):
 
 
 class Point(View, frozen=True, kw_only=True):
-    """Counters and durations of one step of a series, which starts at ``at``."""
+    """Counters and durations of one step of a series, which starts at ``at``. ``open``: the step
+    has not ended, so that its numbers still rise."""
 
     at: datetime
+    open: bool
     enqueued: int
     started: int
     done: int
@@ -99,9 +101,11 @@ async def series(
     step_s: int = _MINUTE_S,
     queue: str | None = None,
     kind: str | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Series:
     """A range in steps of whole minutes. BadOption for more than 2,000 steps."""
     start, end, step = align_range(since, until, step_s)
+    now = await store_now(store, clock)
     samples = await store.metrics.minutes(since=start, until=end, queue=queue)
     steps: dict[Instant, list[Minute]] = {at: [] for at in range(start, end, step)}
     for sample in samples:
@@ -111,7 +115,7 @@ async def series(
         queue=queue,
         kind=kind,
         step_s=step // SECOND,
-        points=tuple(sum_point(at, samples) for at, samples in steps.items()),
+        points=tuple(sum_point(at, samples, open=at + step > now) for at, samples in steps.items()),
     )
 
 
@@ -122,16 +126,23 @@ async def recent_minutes(
     now = await store_now(store, clock)
     until = now - now % MINUTE + MINUTE
     return await series(
-        store, since=to_datetime(until - minutes * MINUTE), until=to_datetime(until), queue=queue
+        store,
+        since=to_datetime(until - minutes * MINUTE),
+        until=to_datetime(until),
+        queue=queue,
+        clock=clock,
     )
 
 
-async def by_kind(store: Store, *, since: datetime, until: datetime) -> tuple[KindView, ...]:
+async def by_kind(
+    store: Store, *, since: datetime, until: datetime, clock: Clock = SYSTEM_CLOCK
+) -> tuple[KindView, ...]:
     """Totals of a range for each queue and kind."""
     start, end, _ = align_range(since, until, None)
+    is_open = end > await store_now(store, clock)
     samples = await store.metrics.minutes(since=start, until=end)
     return tuple(
-        KindView(queue=total.queue, kind=total.kind, whole=sum_point(start, [total]))
+        KindView(queue=total.queue, kind=total.kind, whole=sum_point(start, [total], open=is_open))
         for total in sum_totals(samples)
     )
 
@@ -192,11 +203,12 @@ def align_range(
     return start, end, step
 
 
-def sum_point(at: Instant, minutes: Sequence[Minute]) -> Point:
+def sum_point(at: Instant, minutes: Sequence[Minute], *, open: bool) -> Point:
     """Add up the minutes of one step."""
     total = merge_minutes(minutes, at=at, queue="", kind="")
     return Point(
         at=to_datetime(at),
+        open=open,
         enqueued=total.enqueued,
         started=total.started,
         done=total.done,

@@ -3,7 +3,7 @@
 No method scans the jobs, and no method makes a writer wait.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import CappedCount, Count, Minute
@@ -11,6 +11,9 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.vitals import Vitals
+
+# How many limit buckets ``oldest_due`` looks at for held jobs.
+MAX_HELD_READ: Final = 1_000
 
 
 class MetricsStore(Protocol):
@@ -31,7 +34,11 @@ class MetricsStore(Protocol):
         ...
 
     async def oldest_due(self) -> dict[str, Instant]:
-        """For each queue with pending jobs: the earliest ``run_at`` of a pending job."""
+        """For each queue with pending or held jobs: since when the longest waiting one is due.
+
+        The earliest ``run_at`` of a pending job, and of the first held job of each limit bucket and
+        priority; of these at most ``MAX_HELD_READ`` are read.
+        """
         ...
 
     async def minutes(

@@ -1,6 +1,6 @@
 """The Jinja environment, its filters, and rendering of a page or of its main block alone."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -27,6 +27,7 @@ def environment() -> Environment:
     untyped = cast("Any", env)
     untyped.filters.update(
         moment=time_element,
+        at_time=timestamp_datetime,
         until=countdown_element,
         span=duration,
         number=grouped,
@@ -56,6 +57,11 @@ def time_element(at: datetime | None) -> Markup:
         return Markup('<span class="none">–</span>')
     text = at.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(), text)
+
+
+def timestamp_datetime(at: float) -> datetime:
+    """The time of seconds since 1970."""
+    return datetime.fromtimestamp(at, UTC)
 
 
 def countdown_element(at: datetime | None) -> Markup:

@@ -17,9 +17,11 @@ def settled(page: Page) -> None:
     page.get_by_label("Updates").select_option("off")
 
 
-def point(page: Page, share: float) -> None:
-    """Move the mouse to that part of the first chart."""
-    box = page.locator("#plot-flow .u-over").bounding_box()
+def point(page: Page, share: float, chart: str = "flow") -> None:
+    """Move the mouse to that part of a chart."""
+    plot = page.locator(f"#plot-{chart} .u-over")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * share, box["y"] + 40, steps=3)
 
@@ -55,12 +57,12 @@ def test_the_crosshair_is_shared_and_charts_are_tables_too(page: Page, site: Sit
 
 def test_a_click_pins_the_crosshair_of_all_charts(page: Page, site: Site) -> None:
     page.goto("/?range=5m")
-    point(page, 0.25)
+    point(page, 0.25, "ran")
     page.mouse.down()
     page.mouse.up()
-    expect(page.locator("#plot-ran .pinned")).to_be_visible()
+    expect(page.locator("#plot-flow .pinned")).to_be_visible()
     pinned = at(page, "flow")
-    point(page, 0.75)
+    point(page, 0.75, "ran")
     page.mouse.move(5, 5)
     # after a live change the pin stays at its time
     site.enqueue(NewJob(kind="note", queue="quick", tags=("pinned",)))
@@ -68,7 +70,7 @@ def test_a_click_pins_the_crosshair_of_all_charts(page: Page, site: Site) -> Non
     before = drawn.get_attribute("data-chart")
     expect(drawn).not_to_have_attribute("data-chart", before or "")
     assert [at(page, name) for name in ("flow", "waited", "ran")] == [pinned] * 3
-    point(page, 0.5)
+    point(page, 0.5, "ran")
     page.mouse.down()
     page.mouse.up()
     expect(page.locator(".pinned")).to_have_count(0)

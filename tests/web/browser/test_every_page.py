@@ -62,6 +62,8 @@ def addresses(site: Site) -> dict[str, str]:
         "schedule": "/cron/nightly",
         "bulk": "/bulk/retry?status=dead",
         "queue-charts": "/?queue=mail&range=5m",
+        "queue-capacity": "/capacity?queue=mail&against=week",
+        "timeline": "/timeline?queue=mail&against=day",
         "nothing": "/jobs?kind=nothing",
     }
 

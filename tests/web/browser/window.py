@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Dialog, Page
 
 from forge_jobs.web import Role
 from tests.web.harness import token
 
 PAGES = (
     "/", "/jobs", "/scheduled", "/retries", "/dead", "/suspended", "/cron", "/queues", "/workers",
-    "/limits", "/health", "/audit",
+    "/capacity", "/limits", "/alerts", "/health", "/audit",
 )  # fmt: skip
 PATIENCE_MS = 45_000
 
@@ -33,9 +33,12 @@ def open_window(browser: Browser, address: str, **options: Any) -> Iterator[Page
         "console", lambda m: messages.append(m.text) if m.type in ("error", "warning") else None
     )
     page.on("pageerror", lambda error: messages.append(str(error)))
-    page.on(
-        "dialog", lambda dialog: (messages.append(f"dialog {dialog.message}"), dialog.dismiss())
-    )
+
+    def refuse(dialog: Dialog) -> None:
+        messages.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
     try:
         yield page
     finally:

@@ -13,6 +13,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.vitals import Vitals, lifetime_part, merge_vitals
+from forge_jobs.store.metrics import MAX_HELD_READ
 
 from . import roll_up, rows, sql_files
 from .breakdowns import PostgresBreakdowns
@@ -42,7 +43,7 @@ class PostgresMetrics:
         return await self._queries.count(filter, cap)
 
     async def oldest_due(self) -> dict[str, Instant]:
-        found = await self._server.ask(self._sql["oldest_due"], writes=False)
+        found = await self._server.ask(self._sql["oldest_due"], MAX_HELD_READ, writes=False)
         return {row[0]: row[1] for row in found}
 
     async def minutes(

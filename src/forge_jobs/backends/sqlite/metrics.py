@@ -14,6 +14,7 @@ from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.vitals import Vitals
+from forge_jobs.store.metrics import MAX_HELD_READ
 
 from . import breakdowns, queries, roll_up
 from .counters import SQL
@@ -129,4 +130,4 @@ def _count(wanted: Filter, cap: int, connection: sqlite3.Connection) -> CappedCo
 
 
 def _oldest_due(connection: sqlite3.Connection) -> dict[str, Instant]:
-    return dict(connection.execute(SQL["oldest_due"]).fetchall())
+    return dict(connection.execute(SQL["oldest_due"], (MAX_HELD_READ,)).fetchall())

@@ -22,6 +22,7 @@ from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, user_transactions
 from .breakdowns import SqliteBreakdowns
+from .error_group_store import SqliteErrorGroups
 from .history import SqliteEvents, SqliteStepStore
 from .io.blocking import run_blocking
 from .io.reader import Reader
@@ -82,6 +83,7 @@ class SqliteStore:
         )
         self.steps = SqliteStepStore(self._writer, self._reader)
         self.events = SqliteEvents(self._writer, self._reader)
+        self.error_groups = SqliteErrorGroups(self._writer, self._reader)
         self.settings = settings = SqliteSettings(self._writer, self._reader, clock)
         self._limits = SqliteLimits(self._writer, self._reader)
         self.queues = Queues(settings, self._limits)

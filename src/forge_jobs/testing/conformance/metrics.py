@@ -4,7 +4,7 @@ import pytest
 
 from forge_jobs.core.counters import CappedCount, Minute
 from forge_jobs.core.histogram import histogram
-from forge_jobs.core.instant import MINUTE
+from forge_jobs.core.instant import MINUTE, SECOND
 from forge_jobs.core.outcome import Dead, Done, Failed
 from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
@@ -91,6 +91,20 @@ class TestCounters:
         assert (await store.metrics.oldest_due())["q"] == first
         await worker.claim(free=1)
         assert await store.metrics.oldest_due() == {"other": second}
+
+    async def test_a_held_job_waits_too(
+        self, store: Store, worker: Process, clock: MovableClock
+    ) -> None:
+        first_held = clock.now()
+        for key, queue in (("b", "q"), ("b", "q"), ("a", "other"), ("c", "q")):
+            await enqueue(store, limit_key=key, hold=True, queue=queue, priority=3)
+            clock.advance(1)
+        await enqueue(store)
+        assert len(await worker.claim(free=9)) == 1
+        assert await store.metrics.oldest_due() == {
+            "q": first_held,
+            "other": first_held + 2 * SECOND,
+        }
 
     async def test_the_longest_waiting_counts_from_when_it_was_due(
         self, store: Store, clock: MovableClock

@@ -6,7 +6,9 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct, field
 
 from forge_jobs.ops import metrics
+from forge_jobs.ops.capacity import MAX_MINUTES, Capacity, capacity
 from forge_jobs.ops.metrics import DurationStats, HostSeries, KindView, Point, Series
+from forge_jobs.ops.versions import VersionView, worker_versions
 from forge_jobs.web.request_context import RequestContext
 
 from .parameters import KindName, QueueName, Timestamp, time_range
@@ -61,7 +63,10 @@ async def timeline(context: RequestContext, query: RangeQuery) -> tuple[Point, .
     since, until, step_s = await query.resolve(context)
     if until <= since:
         return ()
-    return (await metrics.series(context.store, since=since, until=until, step_s=step_s)).points
+    series = await metrics.series(
+        context.store, since=since, until=until, step_s=step_s, clock=context.clock
+    )
+    return series.points
 
 
 @routes.get("/queue/metric-series")
@@ -69,7 +74,13 @@ async def metric_series(context: RequestContext, query: SeriesQuery) -> Series:
     """Counters, with percentiles of wait and run times."""
     since, until, step_s = await query.resolve(context)
     return await metrics.series(
-        context.store, since=since, until=until, step_s=step_s, queue=query.queue, kind=query.kind
+        context.store,
+        since=since,
+        until=until,
+        step_s=step_s,
+        queue=query.queue,
+        kind=query.kind,
+        clock=context.clock,
     )
 
 
@@ -77,7 +88,7 @@ async def metric_series(context: RequestContext, query: SeriesQuery) -> Series:
 async def kind_series(context: RequestContext, query: RangeQuery) -> tuple[KindView, ...]:
     """Totals of the range for each queue and kind."""
     since, until, _ = await query.resolve(context)
-    return await metrics.by_kind(context.store, since=since, until=until)
+    return await metrics.by_kind(context.store, since=since, until=until, clock=context.clock)
 
 
 @routes.get("/queue/resource-series")
@@ -104,3 +115,22 @@ async def db_series(context: RequestContext, query: RangeQuery) -> tuple[StoreSe
         )
         for host in hosts
     )
+
+
+class CapacityQuery(Struct, frozen=True, kw_only=True):
+    """Over how many minutes up to now."""
+
+    minutes: Annotated[int, Meta(ge=1, le=MAX_MINUTES)] = 10
+
+
+@routes.get("/queue/capacity")
+async def capacity_now(context: RequestContext, query: CapacityQuery) -> Capacity:
+    """Whether the workers keep up: backlog, rates, utilisation and time to empty by queue and
+    kind."""
+    return await capacity(context.store, minutes=query.minutes, clock=context.clock)
+
+
+@routes.get("/worker-versions")
+async def versions(context: RequestContext) -> tuple[VersionView, ...]:
+    """When each version of the workers was first seen, the oldest first."""
+    return await worker_versions(context.store)

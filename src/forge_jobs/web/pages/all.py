@@ -2,7 +2,21 @@
 
 from typing import Final
 
-from . import audit, cron, health, job, jobs, limits, overview, queues, suspended, workers
+from . import (
+    alerts,
+    audit,
+    capacity,
+    cron,
+    health,
+    job,
+    jobs,
+    limits,
+    overview,
+    queues,
+    suspended,
+    timeline,
+    workers,
+)
 from .page import FormSpec, PageSpec
 
 PAGES: Final[tuple[PageSpec, ...]] = (
@@ -12,12 +26,15 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     cron.PAGE,
     cron.SCHEDULE_PAGE,
     queues.PAGE,
+    capacity.PAGE,
     workers.PAGE,
     limits.PAGE,
+    alerts.PAGE,
     health.PAGE,
     audit.PAGE,
     job.PAGE,
     job.STEP_PAGE,
+    timeline.PAGE,
 )
 FORMS: Final[tuple[FormSpec, ...]] = (
     *jobs.FORMS,
@@ -26,4 +43,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *queues.FORMS,
     *workers.FORMS,
     *limits.FORMS,
+    *alerts.FORMS,
 )

@@ -1,56 +1,91 @@
 """The overview page: counts, blocked queues, charts, queues and workers."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from forge_jobs.ops import metrics, queries
 from forge_jobs.ops.queue_activity import queue_activity
 from forge_jobs.web.request_context import RequestContext
 
 from . import charts
+from .comparison import COMPARISONS, difference
 from .page import PageSpec, Params, TemplateVars
-from .ranges import RANGES, adjacent_ranges, parse_range
+from .point_charts import ChartData, read_points
+from .ranges import RANGES, adjacent_ranges
 from .sparklines import sparkline
+
+_COUNTED: Final = ("enqueued", "done", "retried", "dead")
 
 
 async def view(context: RequestContext, params: Params) -> TemplateVars:
     now = await context.now()
-    range_ = parse_range(params, now)
-    queue_name = params.get("queue") or None
-    bounds: dict[str, Any] = {"since": range_.since, "until": range_.until}
-    overview, chart, hosts, activity = await asyncio.gather(
+    data = await read_points(context, params, now)
+    range_ = data.range
+    overview, hosts, activity = await asyncio.gather(
         queries.overview(context.store, minutes=1, clock=context.clock),
-        context.chart_cache.chart(context.store, step_s=range_.step_s, queue=queue_name, **bounds),
-        metrics.hosts(context.store, step_s=range_.step_s, **bounds),
+        metrics.hosts(
+            context.store, since=range_.since, until=range_.until, step_s=max(range_.step_s, 60)
+        ),
         queue_activity(context.store, clock=context.clock),
     )
-    points = chart.points
-    at, all_times = charts.point_times(points), range_.point_times
     return {
         "overview": overview,
         "sparklines": {name: sparkline(minutes) for name, minutes in activity.items()},
         "blocked": [queue for queue in overview.queues if queue.blocks],
-        "range": range_,
-        "queue": queue_name or "",
-        "ranges": list(RANGES),
+        **range_variables(data),
         "adjacent": adjacent_ranges(range_, now),
-        "totals": {
-            name: sum(getattr(point, name) for point in points)
-            for name in ("enqueued", "done", "retried", "dead")
-        },
-        "charts": [
-            charts.jobs_chart(
-                points,
-                range_.unit if chart.complete else f"{range_.unit}; reading the rest",
-                all_times,
-            ),
-            charts.latency_chart(
-                "waited", "Wait before start", at, [p.waited for p in points], all_times
-            ),
-            charts.latency_chart("ran", "Run time", at, [p.ran for p in points], all_times),
-            *charts.resource_charts(hosts, all_times),
-        ],
+        "totals": _totals(data.points),
+        "differences": _differences(data),
+        "charts": [*point_charts(data), *charts.resource_charts(hosts, range_.point_times)],
     }
+
+
+def range_variables(data: ChartData) -> dict[str, object]:
+    """Variables of the bar with ranges and comparisons, and of links that keep them."""
+    return {
+        "range": data.range,
+        "ranges": list(RANGES),
+        "queue": data.queue or "",
+        "kind": data.kind or "",
+        "comparison": data.comparison,
+        "comparisons": list(COMPARISONS.values()),
+        "wanted": data.wanted,
+        "link": data.link,
+        "marks": data.frame.marks,
+    }
+
+
+def point_charts(data: ChartData) -> list[TemplateVars]:
+    """Jobs, wait and run time."""
+    points, times, frame = data.points, data.range.point_times, data.frame
+    at = charts.point_times(points)
+    return [
+        charts.jobs_chart(points, data.unit, times, frame),
+        charts.latency_chart(
+            "waited", "Wait before start", at, [p.waited for p in points], times,
+            frame=frame, earlier=[p.waited for p in frame.earlier],
+        ),
+        charts.latency_chart(
+            "ran", "Run time", at, [p.ran for p in points], times,
+            frame=frame, earlier=[p.ran for p in frame.earlier],
+        ),
+    ]  # fmt: skip
+
+
+def _totals(points: tuple[metrics.Point, ...]) -> dict[str, int]:
+    return {name: sum(getattr(point, name) for point in points) for name in _COUNTED}
+
+
+def _differences(data: ChartData) -> dict[str, str]:
+    """How the totals compare with the earlier time; without the points that have not ended, and as
+    far as the present ones reach."""
+    if data.comparison is None:
+        return {}
+    ended = [point for point in data.points if not point.open]
+    count = len(data.points)
+    earlier = data.frame.earlier[-count:][: len(ended)] if count else ()
+    now, then = _totals(tuple(ended)), _totals(tuple(earlier))
+    return {name: f"{then[name]:,}: {difference(now[name], then[name])}" for name in _COUNTED}
 
 
 PAGE: Final = PageSpec(

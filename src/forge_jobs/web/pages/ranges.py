@@ -12,7 +12,16 @@ from .page import Params
 
 DEFAULT_RANGE: Final = "30m"
 # Minutes by name.
-RANGES: Final = {"5m": 5, "30m": 30, "1h": 60, "3h": 180, "6h": 360, "24h": 1_440, "7d": 10_080}
+RANGES: Final = {
+    "5m": 5,
+    "15m": 15,
+    "30m": 30,
+    "1h": 60,
+    "3h": 180,
+    "6h": 360,
+    "24h": 1_440,
+    "7d": 10_080,
+}
 _STEPS: Final = (1, 2, 5, 10, 30, 60, 180)
 _MAX_POINTS: Final = 200
 _MAX_LENGTH: Final = timedelta(days=31)

@@ -25,7 +25,88 @@
     if (unit === "s") return value < 1 ? +(value * 1000).toPrecision(3) + " ms" : +value.toPrecision(3) + " s";
     if (unit === "bytes") return value < 1073741824 ? (value / 1048576).toFixed(value < 10485760 ? 1 : 0) + " MiB" : (value / 1073741824).toFixed(1) + " GiB";
     if (unit === "cores") return value.toFixed(2);
+    if (unit === "share") return (value * 100).toFixed(0) + " %";
     return value.toLocaleString();
+  }
+
+  // ---------------------------------------------------------------- the open point
+
+  // the point that has not ended is not part of the line: it is drawn dashed, counts scaled to a full one
+  function isOpen(data, index) { return data.open !== null && data.open !== undefined && index >= data.open; }
+  function isBefore(data, name) { return (data.before || []).indexOf(name) >= 0; }
+
+  function projected(data, value) {
+    if (value === null || value === undefined || data.unit) return value;
+    return data.elapsed >= 0.2 ? value / data.elapsed : null;
+  }
+
+  function rows(data) {
+    return [data.at].concat(Object.keys(data.series).map(function (name) {
+      var values = data.series[name];
+      return isBefore(data, name) ? values : values.map(function (value, index) { return isOpen(data, index) ? null : value; });
+    }));
+  }
+
+  function highest(data, high) {
+    Object.keys(data.series).forEach(function (name) {
+      data.series[name].forEach(function (value, index) { if (isOpen(data, index) && !isBefore(data, name)) high = Math.max(high, projected(data, value) || 0); });
+    });
+    return high;
+  }
+
+  function drawOpen(plot, data) {
+    if (data.open === null || data.open === undefined || data.open < 1) return;
+    var context = plot.ctx, from = data.open - 1, to = data.open;
+    context.save();
+    context.setLineDash([5, 5]);
+    context.lineWidth = 2;
+    Object.keys(data.series).forEach(function (name, index) {
+      var values = data.series[name], end = projected(data, values[to]);
+      if (isBefore(data, name) || values[from] === null || end === null || end === undefined || !plot.series[index + 1].show) return;
+      context.strokeStyle = colour(data.tones[index] || TONES[index % TONES.length]);
+      context.beginPath();
+      context.moveTo(plot.valToPos(data.at[from], "x", true), plot.valToPos(values[from], "y", true));
+      context.lineTo(plot.valToPos(data.at[to], "x", true), plot.valToPos(end, "y", true));
+      context.stroke();
+    });
+    context.restore();
+  }
+
+  // where a new version of the workers appeared
+  function drawMarks(plot, data) {
+    if (!(data.marks || []).length) return;
+    var context = plot.ctx, box = plot.bbox, ratio = window.devicePixelRatio || 1;
+    context.save();
+    context.strokeStyle = context.fillStyle = colour("soft");
+    context.font = 11 * ratio + "px system-ui, sans-serif";
+    data.marks.forEach(function (mark) {
+      var at = plot.valToPos(mark[0], "x", true);
+      context.setLineDash([2, 3]);
+      context.beginPath();
+      context.moveTo(at, box.top);
+      context.lineTo(at, box.top + box.height);
+      context.stroke();
+      var text = mark[1].slice(0, 24), fits = at + context.measureText(text).width + 8 * ratio < box.left + box.width;
+      context.textAlign = fits ? "left" : "right";
+      context.fillText(text, at + (fits ? 4 : -4) * ratio, box.top + 11 * ratio);
+    });
+    context.restore();
+  }
+
+  // the list of the jobs that were enqueued in a point
+  function listJobs(figure, index) {
+    var data = JSON.parse(figure.dataset.chart), address = new URL(figure.dataset.list, location.href);
+    address.searchParams.set("from", stamp(data.at[index]));
+    address.searchParams.set("until", stamp(data.at[index] + data.step));
+    location.assign(address.href);
+  }
+
+  function stamp(seconds) { return new Date(seconds * 1000).toISOString().replace(".000Z", "Z"); }
+
+  function shown(figure, name, index) {
+    if (index === null || index === undefined) return "–";
+    var data = JSON.parse(figure.dataset.chart), text = formatValue(data.series[name] && data.series[name][index], data.unit);
+    return isOpen(data, index) && !isBefore(data, name) ? text + (data.level ? " now" : " so far") : text;
   }
 
   // a value without adjacent values has no line: draw it as a point
@@ -57,20 +138,22 @@
         drag: { x: true, y: false, setScale: false },
         points: { size: 7 }
       },
-      scales: { x: { range: function () { return ends(figure); } }, y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
+      scales: { x: { range: function () { return ends(figure); } }, y: { range: function (_, low, high) { high = highest(JSON.parse(figure.dataset.chart), high || 0); return [0, data.unit === "share" ? 1 : high > 0 ? high * 1.12 : 1]; } } },
       axes: [
-        Object.assign({ size: 34, gap: 8, space: 70, incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
+        Object.assign({ size: 34, gap: 8, space: 70, incrs: [5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
         Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return formatValue(one, data.unit); }); } }, axis)
       ],
       series: [{ label: "at", value: function (_, at) { return at === null || at === undefined ? "–" : moment(at); } }].concat(names.map(function (name, index) {
         var tone = colour(data.tones[index] || TONES[index % TONES.length]);
-        return { label: name, stroke: tone, fill: index === 0 ? translucent(tone) : undefined, width: 2, spanGaps: true, points: { size: 5, fill: tone, filter: isolated }, value: function (_, one) { return formatValue(one, data.unit); } };
+        var before = isBefore(data, name);
+        return { label: name, stroke: before ? tone.replace("rgb(", "rgba(").replace(")", ", 0.6)") : tone, dash: before ? [2, 4] : undefined, fill: index === 0 ? translucent(tone) : undefined, width: before ? 1.5 : 2, spanGaps: true, points: { size: 5, fill: tone, filter: isolated }, value: function (_, __, ___, at) { return shown(figure, name, at); } };
       })),
       hooks: {
         setSelect: [function (plot) { zoom(figure, plot); }],
         setCursor: [function (plot) { announce(figure, plot); }],
         setLegend: [showNewest],
-        ready: [function (plot) { pinnable(plot); }]
+        draw: [function (plot) { var now = JSON.parse(figure.dataset.chart); drawOpen(plot, now); drawMarks(plot, now); }],
+        ready: [function (plot) { pinnable(figure, plot); }]
       }
     };
   }
@@ -99,12 +182,15 @@
     if (at === null) each(function (plot) { plot.setCursor({ left: -10, top: -10 }, true, false); });
   }
 
-  function pinnable(plot) {
+  function pinnable(figure, plot) {
     var from = 0;
+    if (figure.dataset.list) plot.over.title = "Click to list the jobs enqueued then";
     plot.over.addEventListener("mousedown", function (event) { from = event.clientX; });
     plot.over.addEventListener("click", function (event) {
       var at = plot.cursor.idx;
-      if (Math.abs(event.clientX - from) < 4) pin(pinned === null && at !== null && at !== undefined ? plot.data[0][at] : null);
+      if (Math.abs(event.clientX - from) >= 4) return;
+      if (figure.dataset.list && at !== null && at !== undefined) listJobs(figure, at);
+      else pin(pinned === null && at !== null && at !== undefined ? plot.data[0][at] : null);
     });
   }
 
@@ -118,7 +204,7 @@
   function announce(figure, plot) {
     var at = plot.cursor.idx, element = figure.querySelector(".plot");
     if (at === null || at === undefined || element !== document.activeElement) return;
-    var data = JSON.parse(figure.dataset.chart), values = Object.keys(data.series).map(function (name) { return name + " " + formatValue(data.series[name][at], data.unit); });
+    var data = JSON.parse(figure.dataset.chart), values = Object.keys(data.series).map(function (name) { return name + " " + shown(figure, name, at); });
     element.setAttribute("aria-valuenow", String(at));
     element.setAttribute("aria-valuetext", moment(data.at[at]) + ": " + values.join(", "));
   }
@@ -137,7 +223,10 @@
       each(placeCrosshair);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (plot.select.width >= 8) zoom(event.currentTarget.closest("figure"), plot); else pin(pinned === null ? plot.data[0][Math.min(at, last)] : null);
+      var figure = event.currentTarget.closest("figure");
+      if (plot.select.width >= 8) zoom(figure, plot);
+      else if (figure.dataset.list) listJobs(figure, Math.min(at, last));
+      else pin(pinned === null ? plot.data[0][Math.min(at, last)] : null);
     } else if (event.key === "Escape") { entry.from = undefined; span(plot, 0, 0); pin(null); }
   }
 
@@ -163,16 +252,16 @@
     if (before && before.text === text) return;
     var data = JSON.parse(text);
     if (!data.at.length) return;
-    var names = Object.keys(data.series), rows = [data.at].concat(Object.values(data.series));
+    var names = Object.keys(data.series);
     if (before && before.names === names.join()) {
       before.text = text;
-      before.plot.setData(rows);
+      before.plot.setData(rows(data));
       plot.setAttribute("aria-valuemax", String(data.at.length - 1));
       // uPlot applies the new scale in a microtask: move the crosshair after it
       queueMicrotask(function () { placeCrosshair(before.plot); });
     } else {
       if (before) before.plot.destroy();
-      var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows, plot);
+      var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows(data), plot);
       drawn.set(plot, { plot: made, text: text, names: names.join() });
       makeAccessible(figure, plot, data);
     }
@@ -203,7 +292,7 @@
       first.scope = "row";
       first.textContent = moment(pair[0]);
       row.appendChild(first);
-      names.forEach(function (name) { row.insertCell().textContent = formatValue(data.series[name][pair[1]], data.unit); });
+      names.forEach(function (name) { row.insertCell().textContent = shown(figure, name, pair[1]); });
     });
     part.querySelector("div").replaceChildren(table);
   }

@@ -24,8 +24,9 @@ WHERE ($1::text IS NULL OR c.queue = $1) AND ($2::text IS NULL OR c.kind = $2)
 GROUP BY c.queue, c.kind, c.status;
 
 -- name: oldest_due
--- Since when the longest-waiting pending job of each queue is due: the first of each priority, without and on a track,
--- found one by one. Index: jobs_claim, jobs_track.
+-- Since when the longest-waiting pending or held job of each queue is due: the first of each priority, without and on a
+-- track, and the first of each limit bucket and priority, up to $1 of them; found one by one. Index: jobs_claim,
+-- jobs_track, jobs_held.
 WITH RECURSIVE heads(queue, priority, run_at) AS (
     (SELECT queue, priority, run_at FROM forge.jobs WHERE status = 'pending' AND track IS NULL
     ORDER BY queue, priority, run_at LIMIT 1)
@@ -48,9 +49,20 @@ tracks(queue, track, priority, run_at) AS (
             AND (j.queue, j.track, j.priority) > (t.queue, t.track, t.priority)
         ORDER BY j.queue, j.track, j.priority, j.run_at LIMIT 1
     ) AS n
+),
+held(queue, limit_bucket, priority, run_at) AS (
+    (SELECT queue, limit_bucket, priority, run_at FROM forge.jobs WHERE status = 'held'
+    ORDER BY limit_bucket, priority, id LIMIT 1)
+    UNION ALL
+    SELECT n.queue, n.limit_bucket, n.priority, n.run_at FROM held h CROSS JOIN LATERAL (
+        SELECT j.queue, j.limit_bucket, j.priority, j.run_at FROM forge.jobs j
+        WHERE j.status = 'held' AND (j.limit_bucket, j.priority) > (h.limit_bucket, h.priority)
+        ORDER BY j.limit_bucket, j.priority, j.id LIMIT 1
+    ) AS n
 )
 SELECT f.queue, min(f.run_at) AS run_at FROM (
-    SELECT queue, run_at FROM heads UNION ALL SELECT queue, run_at FROM tracks) AS f
+    SELECT queue, run_at FROM heads UNION ALL SELECT queue, run_at FROM tracks
+    UNION ALL (SELECT queue, run_at FROM held LIMIT $1)) AS f
 GROUP BY f.queue;
 
 -- name: minutes

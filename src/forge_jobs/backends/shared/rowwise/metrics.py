@@ -13,6 +13,7 @@ from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.vitals import LIFETIME, Vitals, lifetime_part, merge_vitals
+from forge_jobs.store.metrics import MAX_HELD_READ
 
 from . import search
 from .storage import Storage
@@ -45,7 +46,7 @@ class RowwiseMetrics:
     async def oldest_due(self) -> dict[str, Instant]:
         with self._storage.read():
             index, jobs = self._tables.index, self._tables.jobs
-            return {
+            oldest = {
                 queue: min(
                     jobs[key].run_at
                     for track in index.tracks(queue)
@@ -53,6 +54,10 @@ class RowwiseMetrics:
                 )
                 for queue in index.pending_queues()
             }
+            for key in islice(index.first_held(), MAX_HELD_READ):
+                queue, run_at = jobs[key].queue, jobs[key].run_at
+                oldest[queue] = min(oldest.get(queue, run_at), run_at)
+            return oldest
 
     async def minutes(
         self, *, since: Instant, until: Instant, queue: str | None = None

@@ -177,9 +177,10 @@ WHERE (at, queue, kind) IN (
 );
 
 -- name: oldest_due
--- Per queue the pending job that has waited longest. Queues and priorities are few, so the index is
--- skipped through (one probe per value), not read; jobs that are not ingested yet are added. Index:
--- forge_jobs_claim, forge_jobs_track.
+-- Per queue the pending or held job that has waited longest. Queues and priorities are few, so the
+-- index is skipped through (one probe per value), not read; of held jobs the first of a limit bucket
+-- and priority, up to ?1 of them; jobs that are not ingested yet are added. Index: forge_jobs_claim,
+-- forge_jobs_track, forge_jobs_bucket.
 WITH RECURSIVE
 queues (queue) AS (
     SELECT min(queue) FROM forge_jobs WHERE claimable IS NOT NULL
@@ -211,9 +212,23 @@ track_heads (id) AS (
             ORDER BY j.queue, j.claim_track, j.priority, j.run_at LIMIT 1)
     FROM track_heads JOIN forge_jobs AS s ON s.id = track_heads.id
     WHERE track_heads.id IS NOT NULL
+),
+held_heads (id) AS (
+    SELECT (SELECT id FROM forge_jobs WHERE bucket IS NOT NULL
+            ORDER BY bucket, priority, id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.id FROM forge_jobs AS j
+            WHERE j.bucket IS NOT NULL AND (j.bucket, j.priority) > (s.bucket, s.priority)
+            ORDER BY j.bucket, j.priority, j.id LIMIT 1)
+    FROM held_heads JOIN forge_jobs AS s ON s.id = held_heads.id
+    WHERE held_heads.id IS NOT NULL
+    LIMIT ?1
 )
 SELECT queue, min(run_at)
 FROM (
+    SELECT queue, run_at FROM forge_jobs
+    WHERE id IN (SELECT id FROM held_heads WHERE id IS NOT NULL)
+    UNION ALL
     SELECT queue, run_at FROM forge_jobs
     WHERE id IN (SELECT id FROM track_heads WHERE id IS NOT NULL)
     UNION ALL
