@@ -15,12 +15,13 @@ from . import (
     series,
     steps,
     system,
+    tasks,
     workers,
 )
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
-    system, queues, workers, series, jobs, job_actions, steps, bulk, errors, cron, limits,
+    system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, errors, cron, limits,
     alerts, audit,
 )  # fmt: skip
 
