@@ -43,7 +43,7 @@ class ValueCount(View, frozen=True, kw_only=True):
     count: int
 
 
-class TrendPoint(View, frozen=True, kw_only=True):
+class FailurePoint(View, frozen=True, kw_only=True):
     """The failures of one minute or hour; ``at`` is its start."""
 
     at: datetime
@@ -69,7 +69,7 @@ class ErrorGroupView(View, frozen=True, kw_only=True):
     recent: int
     first_at: datetime
     last_at: datetime
-    trend: tuple[TrendPoint, ...]
+    trend: tuple[FailurePoint, ...]
     kinds: tuple[ValueCount, ...]
     queues: tuple[ValueCount, ...]
     workers: tuple[ValueCount, ...]
@@ -249,12 +249,14 @@ def _view(group: ErrorGroup, since: Instant, now: Instant) -> ErrorGroupView:
     )
 
 
-def _trend(group: ErrorGroup, since: Instant, now: Instant) -> tuple[TrendPoint, ...]:
+def _trend(group: ErrorGroup, since: Instant, now: Instant) -> tuple[FailurePoint, ...]:
     """Minutes for ranges up to two hours, else hours; without the empty ones."""
     short = now - since <= _SHORT_TREND_S * SECOND
     known, width = (group.minutes, MINUTE) if short else (group.hours, HOUR)
     first = since - since % width
-    return tuple(TrendPoint(at=to_datetime(at), count=count) for at, count in known if at >= first)
+    return tuple(
+        FailurePoint(at=to_datetime(at), count=count) for at, count in known if at >= first
+    )
 
 
 def _values(counts: Mapping[str, int]) -> tuple[ValueCount, ...]:
