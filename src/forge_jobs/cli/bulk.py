@@ -10,8 +10,10 @@ from typing import Annotated, Any, assert_never
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from forge_jobs.core import job_query
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job_query import JobQuery
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import (
@@ -32,6 +34,7 @@ from .options import (
     Kind,
     NewerThan,
     OlderThan,
+    QueryLine,
     Queue,
     Statuses,
     Tag,
@@ -39,7 +42,7 @@ from .options import (
     Yes,
     filter_of,
 )
-from .session import actor, by_store_time, with_store
+from .session import actor, with_query, with_store
 from .steps import FromStep, retry_from
 
 _LABELS = {
@@ -77,6 +80,7 @@ class BulkRequest:
     yes: bool
     dry_run: bool
     as_json: bool
+    query: JobQuery | None = None
 
 
 def add_to(app: typer.Typer) -> None:
@@ -99,6 +103,7 @@ def _command(action: Action) -> Callable[..., None]:
         error: ErrorText = None,
         older_than: OlderThan = None,
         newer_than: NewerThan = None,
+        query: QueryLine = None,
         everything: Annotated[
             bool, typer.Option("--all", help="Every job the action applies to.")
         ] = False,
@@ -119,13 +124,14 @@ def _command(action: Action) -> Callable[..., None]:
             older_than=older_than,
             newer_than=newer_than,
         )
-        selection = _selection(action, tuple(ids or ()), chosen, everything)
+        line = None if query is None else job_query.parse(query)
+        selection = _selection(action, tuple(ids or ()), chosen, everything or line is not None)
         if from_step is not None:
             job_id = _only_id(selection, dry_run)
             raise typer.Exit(
                 with_store(url, lambda store: retry_from(store, job_id, from_step, as_json=as_json))
             )
-        request = BulkRequest(action, selection, yes, dry_run, as_json)
+        request = BulkRequest(action, selection, yes, dry_run, as_json, line)
         raise typer.Exit(with_store(url, lambda store: run_bulk(store, request)))
 
     if action is not Action.RETRY:
@@ -162,7 +168,7 @@ async def run_bulk(store: Store, request: BulkRequest) -> int:
     operator = JobActions(store, actor=actor())
     size = CappedCount(len(request.selection.ids))
     if request.selection.filter is not None:
-        chosen = await by_store_time(store, request.selection.filter)
+        chosen = await with_query(store, request.selection.filter, request.query)
         request = replace(request, selection=Selection(filter=chosen))
         size = await operator.preview(request.action, chosen)
         if request.dry_run or size.jobs == 0:
