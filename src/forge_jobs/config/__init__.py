@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets
@@ -15,6 +15,9 @@ from forge_jobs.kit.secret_names import read_added_names_with
 
 from .file import DEFAULT_QUEUE, FileSettings, checked_redact_names, find_file, read_file
 from .queue_list import DEFAULT_QUEUE_WORKERS, MAX_SLOTS, parse_queues, slot_count
+
+if TYPE_CHECKING:
+    from forge_jobs.core.alert_rule import AlertRule
 
 __all__ = [
     "DEFAULT_HEALTH_HOST",
@@ -28,6 +31,7 @@ __all__ = [
     "FileSettings",
     "Settings",
     "alert_hosts",
+    "alerts",
     "auto_migrate",
     "find_file",
     "health_host_from_env",
@@ -149,6 +153,11 @@ def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None
 def schedules() -> tuple[CronSpec, ...]:
     """The schedules of forge.toml."""
     return read_file(find_file(Path.cwd(), os.environ)).schedules
+
+
+def alerts() -> "tuple[AlertRule, ...]":
+    """The alert rules of forge.toml."""
+    return read_file(find_file(Path.cwd(), os.environ)).alerts
 
 
 def auto_migrate(environ: Mapping[str, str] | None = None) -> bool:
