@@ -90,6 +90,8 @@ COMMANDS: Final = (
     ("queues", OPERATE, "queues", ""),
     ("cron", OPERATE, "cron", ""),
     ("limits", OPERATE, "limits", ""),
+    ("tasks", OPERATE, "tasks", ""),
+    ("tags", OPERATE, "tags", ""),
     ("alerts", OPERATE, "alerts", ""),
     ("workers", OPERATE, "workers", ""),
     ("audit", OPERATE, "audit", "audit"),

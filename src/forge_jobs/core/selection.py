@@ -22,7 +22,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     an array matches by any item), and it contains the text, case-insensitive; a number or other
     plain value must be equal to it. ``finished_from`` and ``finished_until`` are about terminal
     jobs; ``enqueued_until`` and ``finished_until`` are excluded. ``owners`` are processes that run
-    the job now.
+    the job now. ``group`` is the error group of the last failed attempt.
     """
 
     queue: str | None = None
@@ -32,6 +32,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     dedupe_key: str | None = None
     error: str | None = None
     payload: str | None = None
+    group: str | None = None
     enqueued_from: Instant | None = None
     enqueued_until: Instant | None = None
     arguments: tuple[tuple[str, str], ...] = ()

@@ -133,7 +133,7 @@ class Queries:
                 return None if row is None else (row[0], row[1])
             case KeysQuery(sources, below, batch):
                 queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
-                values = (below, batch, *queues, wanted.dedupe_key or "")
+                values = (below, batch, *queues, wanted.dedupe_key or "", wanted.group or "")
                 found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
             case MatchQuery(keys) if wanted.error is None and not wanted.reads_payloads:
@@ -204,6 +204,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.enqueued_from, wanted.enqueued_until,
         pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
         None if wanted.owners is None else list(wanted.owners),
+        wanted.group,
     )  # fmt: skip
 
 
@@ -213,6 +214,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
     if wanted.dedupe_key is not None:
         return (*(("key",) if live else ()), *(("ended_key",) if ended else ()))
+    if wanted.group is not None:
+        return (*(("group",) if live else ()), *(("ended_group",) if ended else ()))
     if counted is None or not wanted.statuses:
         return ("live", "ended")
     return (*(_live_sources(wanted, counted) if live else ()), *_ended_sources(wanted))

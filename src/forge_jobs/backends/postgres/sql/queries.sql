@@ -46,12 +46,12 @@ SELECT at, attempt, traceback FROM forge.job_tracebacks WHERE job = $1 ORDER BY 
 SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at, finished_at, owner,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at, finished_at, owner,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
@@ -68,17 +68,18 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0)
     AND ($11::bigint IS NULL OR j.finished_at >= $11)
     AND ($12::bigint IS NULL OR j.finished_at < $12)
-    AND ($13::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($13)));
+    AND ($13::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($13)))
+    AND ($14::text IS NULL OR j.error_group = $14);
 
 -- name: matching_plain
 -- The same for a filter without errors and payloads, as one text. Index: the primary keys.
 SELECT string_agg(j.id::text, ',') AS keys
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at, finished_at, owner
+    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at, finished_at, owner
+    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -91,7 +92,8 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($8::bigint IS NULL OR j.enqueued_at < $8)
     AND ($9::bigint IS NULL OR j.finished_at >= $9)
     AND ($10::bigint IS NULL OR j.finished_at < $10)
-    AND ($11::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($11)));
+    AND ($11::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($11)))
+    AND ($12::text IS NULL OR j.error_group = $12);
 
 -- name: index_scans_only
 -- For the rest of a transaction that pages: a small table would be read whole where an index does as well, and its
@@ -114,7 +116,8 @@ ORDER BY f.id LIMIT 1;
 
 -- name: keys_of_live
 -- The next ids of live jobs. Index: the primary key. Like all below it is one part of a statement: $1 is the upper
--- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key.
+-- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key, $6 an
+-- error group.
 SELECT 'live' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
@@ -133,6 +136,18 @@ SELECT 'key' AS source, string_agg(k.id::text, ',') AS keys FROM (
 -- The next terminal jobs of a dedupe key. Index: history_dedupe.
 SELECT 'ended_key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE dedupe_key = $5 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_group
+-- The next live jobs whose last failed attempt is of an error group. Index: jobs_error_group.
+SELECT 'group' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.jobs WHERE error_group = $6 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_ended_group
+-- The next terminal jobs of an error group. Index: history_error_group.
+SELECT 'ended_group' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.history WHERE error_group = $6 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_failed
@@ -190,4 +205,5 @@ SELECT 'track' AS source, string_agg(k.id::text, ',') AS keys FROM (
 -- name: keys_of_none
 -- No row: gives every parameter a type, whichever parts are used.
 SELECT '' AS source, '' AS keys
-WHERE $1::bigint = 0 AND $2::bigint = 0 AND $3::text = '' AND $4::text = '' AND $5::text = '';
+WHERE $1::bigint = 0 AND $2::bigint = 0 AND $3::text = '' AND $4::text = '' AND $5::text = ''
+    AND $6::text = '';

@@ -42,7 +42,9 @@ def find_rows(
     max_rows = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, max_matches + 1)
     rows: list[Row] = []
     rows_read = last = 0
-    for key in tables.index.newest(None if after is None else _cursor_key(tables, after)):
+    below = None if after is None else _cursor_key(tables, after)
+    newest, group = tables.index.newest, wanted.group
+    for key in newest(below) if group is None else tables.index.of_error_group(group, below):
         if rows_read == max_rows:
             return RowPage(rows, f"{tables.tag:x}-{key + 1:x}", True, rows_read)
         rows_read += 1
@@ -63,6 +65,7 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.queue in (None, job.queue)
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
+        and wanted.group in (None, row.error_group)
         and (wanted.tag is None or wanted.tag in job.tags)
         and error_matches(wanted.error, row.last_error)
         and payload_matches(wanted, job.payload)

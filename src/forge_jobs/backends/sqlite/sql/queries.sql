@@ -36,7 +36,8 @@ WHERE (?2 IS NULL OR j.queue = ?2)
        j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) AS TEXT)), ?10) > 0)
   AND (?11 IS NULL OR j.finished_at >= ?11)
   AND (?12 IS NULL OR j.finished_at < ?12)
-  AND (?13 IS NULL OR (j.status = 'running' AND j.owner IN (SELECT value FROM json_each(?13))));
+  AND (?13 IS NULL OR (j.status = 'running' AND j.owner IN (SELECT value FROM json_each(?13))))
+  AND (?14 IS NULL OR j.error_group = ?14);
 
 -- name: keys_of_all
 -- The next keys of all jobs. Index: primary key.
@@ -52,6 +53,12 @@ ORDER BY id DESC LIMIT ?2;
 -- The next jobs of a dedupe key. Index: forge_jobs_dedupe.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_dedupe
 WHERE dedupe_key IS NOT NULL AND dedupe_key = ?3 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_error_group
+-- The next jobs whose last failed attempt is of an error group. Index: forge_jobs_error_group.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_error_group
+WHERE error_group IS NOT NULL AND error_group = ?3 AND id < ?1
 ORDER BY id DESC LIMIT ?2;
 
 -- name: keys_of_running
