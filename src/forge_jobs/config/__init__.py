@@ -86,11 +86,12 @@ class EngineSettings:
     ``min_background_finishes`` successes and as many wanted jobs on, finishes and claims go in two
     concurrent calls. No finish waits longer than ``unwritten_s``.
     ``poll_s`` is how often a worker looks for jobs that nothing announced, and ``control_s`` how
-    often for what operators changed. ``retention_minutes_s``: how long the metrics of single
-    minutes are kept. A job whose process died ``isolate_after_crashes`` times runs in a child
-    process of its own. An idle child ends after ``child_idle_s``, a busy one after
-    ``max_child_jobs`` jobs. ``max_slots`` bounds the slots of this process. ``backoff`` holds for
-    tasks without ``retry=``; ``budgets`` bounds what is not an attempt.
+    often for what operators changed; ``alert_s`` how often alert rules are looked at.
+    ``retention_minutes_s``: how long the metrics of single minutes are kept. A job whose process
+    died ``isolate_after_crashes`` times runs in a child process of its own. An idle child ends
+    after ``child_idle_s``, a busy one after ``max_child_jobs`` jobs. ``max_slots`` bounds the slots
+    of this process. ``backoff`` holds for tasks without ``retry=``; ``budgets`` bounds what is not
+    an attempt.
     ``metrics`` False (FORGE_METRICS=0) records neither durations nor process samples. ``log_jobs``
     (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are logged at DEBUG
     otherwise.
@@ -110,6 +111,7 @@ class EngineSettings:
     min_background_finishes: int = 200
     poll_s: float = 1.0
     control_s: float = 0.5
+    alert_s: float = 5.0
     retention_minutes_s: float = 30 * 86_400.0
     isolate_after_crashes: int = 2
     child_idle_s: float = 60.0

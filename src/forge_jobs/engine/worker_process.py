@@ -281,7 +281,7 @@ class WorkerProcess:
             Routing(store),
             LimitRepair(store),
             EventDelivery(store),
-            Alerts(store),
+            Alerts(store, interval_s=inputs.settings.alert_s),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
             *self._report_services(),
