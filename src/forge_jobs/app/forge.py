@@ -41,6 +41,7 @@ from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
 
 if TYPE_CHECKING:
+    from forge_jobs.app.errors import ErrorConditions, Errors
     from forge_jobs.app.jobs import JobConditions, Jobs
     from forge_jobs.app.schedules import Schedules
     from forge_jobs.engine.drain import DrainReport
@@ -131,6 +132,16 @@ class Forge(ForgeAlerts):
         from forge_jobs.app.jobs import Jobs
 
         return Jobs(self.client, conditions)
+
+    def errors(self, **conditions: "Unpack[ErrorConditions]") -> "Errors":
+        """The groups of failures with the same cause: iterate, ``resolve``; see
+        ``ErrorConditions``.
+
+        ``[group.title for group in forge.errors(since="1h", state="open")]``
+        """
+        from forge_jobs.app.errors import Errors
+
+        return Errors(self.client, conditions)
 
     # ------------------------------------------------------------------ tasks and queues
 
