@@ -41,11 +41,11 @@ docs: $(VENV)/.package $(VENV)/.dev $(VENV)/.docs $(VENV)/.pages ## Build the do
 release: $(VENV)/.package $(VENV)/.dev $(VENV)/.release $(VENV)/.pages ## Wheel, source archive, bill of materials and checksums in dist
 	@$(PY) -m scripts.release $(ARGS)
 
-test: setup $(VENV)/.docs $(VENV)/.release $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
+test: setup $(VENV)/.docs $(VENV)/.release $(VENV)/.browser $(VENV)/.django check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
 	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) $(SPREAD) $(T)
 
-matrix: setup ## The tests on Postgres 13 to 18 and Python 3.11 to 3.13 (VERSIONS="13 3.12" narrows it)
+matrix: setup ## The tests on Postgres 13 to 18, Python 3.11 to 3.13, Django 5.2 to 6.1 (VERSIONS="13 3.12 django")
 	@$(PY) -m scripts.matrix $(VERSIONS) -- $(SPREAD)
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
@@ -134,6 +134,11 @@ $(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh
 
 $(VENV)/.servers: $(VENV)/.made scripts/postgres_servers.py scripts/postgres_servers.json
 	@$(PY) -m scripts.postgres_servers refused oldest
+	@touch $@
+
+$(VENV)/.django: $(VENV)/.base requirements/django61.txt pyproject.toml scripts/django_environments.py
+	@echo "Installing the newest Django for its tests (requirements/django61.txt) ..."
+	@$(PY) -m scripts.django_environments
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.made scripts/browser.sh

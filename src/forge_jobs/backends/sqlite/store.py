@@ -77,7 +77,10 @@ class SqliteStore:
             database, clock, synchronous=synchronous, notify=self._notifications.notify
         )
         self._reader = Reader(database, clock)
-        self.jobs = SqliteJobs(database, self._writer, self._reader, self._liveness, clock)
+        self._joined_keys = joined_keys = user_transactions.JoinedKeys()
+        self.jobs = SqliteJobs(
+            database, self._writer, self._reader, self._liveness, clock, joined_keys.next_now
+        )
         self.processes = SqliteProcesses(
             database, self._writer, self._reader, self._liveness, clock
         )
@@ -160,10 +163,10 @@ class SqliteStore:
         return self.jobs.exchange_sync(request)
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self._write_in(transaction, user_transactions.insert_jobs(jobs))
+        return self._write_in(transaction, self._joined_keys.insert_jobs(jobs))
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._awrite_in(transaction, user_transactions.insert_jobs(jobs))
+        return await self._awrite_in(transaction, self._joined_keys.insert_jobs(jobs))
 
     def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
         return self._write_in(transaction, user_transactions.send_events(events))
