@@ -35,7 +35,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
 
-from .forge_events import ForgeEvents
+from .forge_alerts import ForgeAlerts
 from .local_run import LocalRuns
 from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
-class Forge(ForgeEvents):
+class Forge(ForgeAlerts):
     """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
     >>> forge = Forge("memory://")  # or sqlite:///jobs.db, postgresql://user@host/db

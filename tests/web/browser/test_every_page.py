@@ -66,6 +66,9 @@ def addresses(site: Site) -> dict[str, str]:
         "queue-charts": "/?queue=mail&range=5m",
         "queue-capacity": "/capacity?queue=mail&against=week",
         "timeline": "/timeline?queue=mail&against=day",
+        "task": "/tasks/order",
+        "tasks-by-queue": "/tasks?by=queue&range=24h&sort=backlog",
+        "tag": "/tags/show?tag=vip",
         "nothing": "/jobs?kind=nothing",
     }
 
