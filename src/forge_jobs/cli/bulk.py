@@ -72,7 +72,9 @@ _EXAMPLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _BulkRequest:
+class BulkRequest:
+    """One bulk action that a command was asked for."""
+
     action: Action
     selection: Selection
     yes: bool
@@ -129,8 +131,8 @@ def _command(action: Action) -> Callable[..., None]:
             raise typer.Exit(
                 with_store(url, lambda store: retry_from(store, job_id, from_step, as_json=as_json))
             )
-        request = _BulkRequest(action, selection, yes, dry_run, as_json, line)
-        raise typer.Exit(with_store(url, lambda store: _run(store, request)))
+        request = BulkRequest(action, selection, yes, dry_run, as_json, line)
+        raise typer.Exit(with_store(url, lambda store: run_bulk(store, request)))
 
     if action is not Action.RETRY:
         _remove_parameter(command, "from_step")
@@ -161,7 +163,8 @@ def _selection(action: Action, ids: tuple[str, ...], chosen: Filter, everything:
     return Selection(filter=chosen)
 
 
-async def _run(store: Store, request: _BulkRequest) -> int:
+async def run_bulk(store: Store, request: BulkRequest) -> int:
+    """Preview, ask, act; the exit code."""
     operator = JobActions(store, actor=actor())
     size = CappedCount(len(request.selection.ids))
     if request.selection.filter is not None:
@@ -185,7 +188,7 @@ async def _run(store: Store, request: _BulkRequest) -> int:
 
 
 async def _apply(
-    operator: JobActions, request: _BulkRequest, progress: OnProgress
+    operator: JobActions, request: BulkRequest, progress: OnProgress
 ) -> DuplicateResult:
     selection = request.selection
     match request.action:
@@ -203,7 +206,7 @@ async def _apply(
             assert_never(request.action)
 
 
-def _confirm(request: _BulkRequest, size: CappedCount) -> None:
+def _confirm(request: BulkRequest, size: CappedCount) -> None:
     if request.yes:
         return
     question = f"{_LABELS[request.action][0]} {_count_text(size)}?"
@@ -214,7 +217,7 @@ def _confirm(request: _BulkRequest, size: CappedCount) -> None:
         raise typer.Abort
 
 
-def _print_size(request: _BulkRequest, size: CappedCount) -> int:
+def _print_size(request: BulkRequest, size: CappedCount) -> int:
     if request.as_json:
         document = {
             "action": request.action,
@@ -231,7 +234,7 @@ def _print_size(request: _BulkRequest, size: CappedCount) -> int:
     return OK
 
 
-def _print_json(request: _BulkRequest, copied: DuplicateResult) -> None:
+def _print_json(request: BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     document: dict[str, object] = {
         "action": request.action,
@@ -245,7 +248,7 @@ def _print_json(request: _BulkRequest, copied: DuplicateResult) -> None:
     terminal.write_json(json.dumps(document).encode())
 
 
-def _print(request: _BulkRequest, copied: DuplicateResult) -> None:
+def _print(request: BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     parts = [f"{terminal.plural(acted.changed, 'job')} {_LABELS[request.action][1]}"]
     if acted.requested:
@@ -259,7 +262,7 @@ def _print(request: _BulkRequest, copied: DuplicateResult) -> None:
         terminal.console().print(job_id)
 
 
-async def _explain(store: Store, request: _BulkRequest, acted: Acted) -> None:
+async def _explain(store: Store, request: BulkRequest, acted: Acted) -> None:
     """Print why nothing happened, for a single job named by id."""
     if len(request.selection.ids) != 1 or not acted.skipped:
         return
@@ -275,7 +278,7 @@ async def _explain(store: Store, request: _BulkRequest, acted: Acted) -> None:
 class _ProgressBar:
     """A progress bar on stderr for long actions in a terminal; otherwise nothing."""
 
-    def __init__(self, request: _BulkRequest, size: CappedCount) -> None:
+    def __init__(self, request: BulkRequest, size: CappedCount) -> None:
         screen = terminal.messages()
         wanted = size.jobs > BATCH_SIZE and screen.is_terminal and not request.as_json
         self._bar = (

@@ -21,7 +21,8 @@ from .selection import Filter
 from .status import TERMINAL, JobStatus
 
 NAMES: Final = (
-    "kind", "queue", "status", "tag", "key", "error", "payload", "worker", "since", "until",
+    "kind", "queue", "status", "tag", "key", "error", "group", "payload", "worker", "since",
+    "until",
 )  # fmt: skip
 ARGUMENT: Final = "arg."
 MAX_QUERY: Final = 2_000
@@ -92,6 +93,7 @@ class JobQuery(Struct, frozen=True, kw_only=True):
             dedupe_key=self.fields.get("key"),
             error=self.fields.get("error"),
             payload=self.fields.get("payload"),
+            group=self.fields.get("group"),
             arguments=self.arguments,
             enqueued_from=None if ended else since,
             enqueued_until=None if ended else until,

@@ -48,7 +48,7 @@ QueryText: TypeAlias = Annotated[
         min_length=1,
         max_length=MAX_QUERY,
         description="A query line: name:value pairs separated by spaces. Names: kind, queue, "
-        "status, tag, key, error, payload, worker, since, until; any other name is an argument.",
+        "status, tag, key, error, group, payload, worker, since, until; others are arguments.",
         examples=["kind:send_mail to:ann@ error:timeout since:1h"],
     ),
 ]
