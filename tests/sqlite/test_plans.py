@@ -175,10 +175,10 @@ def test_lists_by_a_time_read_their_index_in_order(
         ("due", "COVERING INDEX forge_jobs_due (queue=? AND due_at"),
         ("ended", "COVERING INDEX forge_jobs_ended (indexed_status=? AND finished_at"),
     ):
-        steps = plan(connection, queries.SQL[f"places_{time}{way}"])
+        steps = plan(connection, queries.SQL[f"positions_{time}{way}"])
         assert len(steps) == 1, steps
         assert index in steps[0], steps
-    steps = plan(connection, queries.SQL[f"places_started{way}"])
+    steps = plan(connection, queries.SQL[f"positions_started{way}"])
     assert "INDEX forge_jobs_running" in steps[0]
 
 

@@ -5,25 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from forge_jobs.backends.shared.error_groups import group_of
 from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import (
-    Acted,
-    BulkAction,
-    Cursor,
-    Filter,
-    Order,
-    Page,
-    Selection,
-)
-from forge_jobs.store.jobs import (
-    DeclaredClaim,
-    Exchange,
-    Exchanged,
-    Owned,
-    Peek,
-    Promoted,
-    Reaped,
-    Retention,
-)
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
+from forge_jobs.store.job_upkeep import Promoted, Reaped
+from forge_jobs.store.jobs import DeclaredClaim, Exchange, Exchanged, Owned, Peek, Retention
 
 from . import rows, sql_files
 from .actions import Actions, Asked

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
 from forge_jobs.backends.shared import ordered_pages, pagination
-from forge_jobs.backends.shared.ordered_pages import OrderedResult, Place, PlacesQuery
+from forge_jobs.backends.shared.ordered_pages import OrderedResult, Position, PositionsQuery
 from forge_jobs.backends.shared.pagination import (
     CountersQuery,
     FilterCounts,
@@ -99,8 +99,8 @@ class Queries:
             try:
                 while True:
                     query = steps.send(reply)
-                    if isinstance(query, PlacesQuery):
-                        reply = await self._places(link, wanted, query)
+                    if isinstance(query, PositionsQuery):
+                        reply = await self._positions(link, wanted, query)
                     else:
                         reply = await self._run(link, wanted, query)
             except StopIteration as end:
@@ -117,13 +117,13 @@ class Queries:
 
         return await self._server.within(work, writes=False)
 
-    async def _places(self, link: Link, wanted: Filter, query: PlacesQuery) -> list[Place]:
+    async def _positions(self, link: Link, wanted: Filter, query: PositionsQuery) -> list[Position]:
         """The next places of all queues, merged by the server."""
         order = query.order
         counts = _counters(await link.fetch(self._count_by_kind, wanted.queue, None))
         states = _DUE_LATER if order.time == "due" else wanted.statuses
         queues = sorted({queue for queue, _, status, jobs in counts if status in states and jobs})
-        statement = self._sql[f"places_{order.time}{'_down' if order.descending else ''}"]
+        statement = self._sql[f"positions_{order.time}{'_down' if order.descending else ''}"]
         values = (queues, [status.value for status in wanted.statuses])
         found = await link.fetch(statement, *values, *query.after, query.limit)
         return [(row[0], row[1]) for row in found]

@@ -16,27 +16,11 @@ from forge_jobs.backends.shared.rowwise import (
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import (
-    Acted,
-    BulkAction,
-    Cursor,
-    Filter,
-    Order,
-    Page,
-    Selection,
-)
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
 from forge_jobs.core.status import TERMINAL, JobStatus
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.jobs import (
-    DeclaredClaim,
-    Exchange,
-    Exchanged,
-    Owned,
-    Peek,
-    Promoted,
-    Reaped,
-    Retention,
-)
+from forge_jobs.store.job_upkeep import Promoted, Reaped
+from forge_jobs.store.jobs import DeclaredClaim, Exchange, Exchanged, Owned, Peek, Retention
 
 from . import enqueue, processes, promotion, queries
 from .counters import Execute

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
 from forge_jobs.backends.shared import ordered_pages, pagination
-from forge_jobs.backends.shared.ordered_pages import OrderedResult, Place, PlacesQuery
+from forge_jobs.backends.shared.ordered_pages import OrderedResult, Position, PositionsQuery
 from forge_jobs.backends.shared.pagination import (
     CountersQuery,
     FilterCounts,
@@ -111,8 +111,8 @@ def _ordered_page(
         while True:
             query = steps.send(reply)
             match query:
-                case PlacesQuery():
-                    reply = _places(connection.execute, wanted, query)
+                case PositionsQuery():
+                    reply = _positions(connection.execute, wanted, query)
                 case MatchQuery(keys):
                     values = (as_json(keys), *_values(wanted))
                     reply = connection.execute(SQL["matching"], values).fetchall()
@@ -128,7 +128,7 @@ def _ordered_page(
     )
 
 
-def _places(execute: Execute, wanted: Filter, query: PlacesQuery) -> list[Place]:
+def _positions(execute: Execute, wanted: Filter, query: PositionsQuery) -> list[Position]:
     """The next places of all queues or states, merged."""
     order, parts = query.order, wanted.statuses
     if order.time == "due":
@@ -137,7 +137,7 @@ def _places(execute: Execute, wanted: Filter, query: PlacesQuery) -> list[Place]
         parts = queues if wanted.queue is None else queues & {wanted.queue}
     elif order.time == "started":
         parts = ("",)
-    statement = SQL[f"places_{order.time}{'_down' if order.descending else ''}"]
+    statement = SQL[f"positions_{order.time}{'_down' if order.descending else ''}"]
     found = [
         (time, key)
         for part in parts

@@ -78,6 +78,7 @@ __all__ = [
     "TestMinutes",
     "TestNotes",
     "TestNotifications",
+    "TestOrders",
     "TestPages",
     "TestPeriods",
     "TestProcesses",

@@ -202,7 +202,7 @@ SELECT 'track' AS source, string_agg(k.id::text, ',') AS keys FROM (
     WHERE status = 'pending' AND track IS NOT NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
--- name: places_due
+-- name: positions_due
 -- The next jobs of these queues by the time when they are due. Index: jobs_due, one range each.
 SELECT j.at, j.id
 FROM unnest($1::text[]) AS q(name)
@@ -215,7 +215,7 @@ CROSS JOIN LATERAL (
 ) AS j
 ORDER BY j.at, j.id LIMIT $5;
 
--- name: places_due_down
+-- name: positions_due_down
 -- The same, the latest first. Index: jobs_due, one range each.
 SELECT j.at, j.id
 FROM unnest($1::text[]) AS q(name)
@@ -228,7 +228,7 @@ CROSS JOIN LATERAL (
 ) AS j
 ORDER BY j.at DESC, j.id DESC LIMIT $5;
 
--- name: places_ended
+-- name: positions_ended
 -- The next terminal jobs of these queues and states by their end. Index: history_retention, one range each.
 SELECT j.at, j.id
 FROM unnest($1::text[]) AS q(name)
@@ -241,7 +241,7 @@ CROSS JOIN LATERAL (
 ) AS j
 ORDER BY j.at, j.id LIMIT $5;
 
--- name: places_ended_down
+-- name: positions_ended_down
 -- The same, the latest first. Index: history_retention, one range each.
 SELECT j.at, j.id
 FROM unnest($1::text[]) AS q(name)
@@ -254,14 +254,14 @@ CROSS JOIN LATERAL (
 ) AS j
 ORDER BY j.at DESC, j.id DESC LIMIT $5;
 
--- name: places_started
+-- name: positions_started
 -- The next running jobs by their start; there are few, so they are sorted. Index: jobs_owner.
 SELECT started_at, id FROM forge.jobs
 WHERE status = 'running' AND started_at IS NOT NULL AND (started_at, id + 0) > ($3::bigint, $4::bigint)
     AND queue = ANY ($1::text[]) AND status = ANY ($2::text[])
 ORDER BY started_at, id + 0 LIMIT $5;
 
--- name: places_started_down
+-- name: positions_started_down
 -- The same, the latest first. Index: jobs_owner.
 SELECT started_at, id FROM forge.jobs
 WHERE status = 'running' AND started_at IS NOT NULL AND (started_at, id + 0) < ($3::bigint, $4::bigint)

@@ -9,26 +9,10 @@ from forge_jobs.backends.shared.tracebacks import with_tracebacks
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import (
-    Acted,
-    BulkAction,
-    Cursor,
-    Filter,
-    Order,
-    Page,
-    Selection,
-)
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.jobs import (
-    DeclaredClaim,
-    Exchange,
-    Exchanged,
-    Owned,
-    Peek,
-    Promoted,
-    Reaped,
-    Retention,
-)
+from forge_jobs.store.job_upkeep import Promoted, Reaped
+from forge_jobs.store.jobs import DeclaredClaim, Exchange, Exchanged, Owned, Peek, Retention
 
 from . import actions, finish, limit_buckets, promotion, routing, search, steps, transitions
 from .exchange import exchange
