@@ -7,6 +7,7 @@ from . import (
     audit,
     capacity,
     cron,
+    errors,
     health,
     job,
     jobs,
@@ -24,6 +25,8 @@ from .page import FormSpec, PageSpec
 PAGES: Final[tuple[PageSpec, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
+    errors.PAGE,
+    errors.GROUP_PAGE,
     suspended.PAGE,
     cron.PAGE,
     cron.SCHEDULE_PAGE,
@@ -50,4 +53,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *workers.FORMS,
     *limits.FORMS,
     *alerts.FORMS,
+    *errors.FORMS,
 )
