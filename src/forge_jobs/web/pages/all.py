@@ -7,6 +7,7 @@ from . import (
     audit,
     capacity,
     cron,
+    errors,
     health,
     job,
     jobs,
@@ -14,6 +15,8 @@ from . import (
     overview,
     queues,
     suspended,
+    tags,
+    tasks,
     timeline,
     workers,
 )
@@ -22,9 +25,15 @@ from .page import FormSpec, PageSpec
 PAGES: Final[tuple[PageSpec, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
+    errors.PAGE,
+    errors.GROUP_PAGE,
     suspended.PAGE,
     cron.PAGE,
     cron.SCHEDULE_PAGE,
+    tasks.PAGE,
+    tasks.TASK_PAGE,
+    tags.PAGE,
+    tags.TAG_PAGE,
     queues.PAGE,
     capacity.PAGE,
     workers.PAGE,
@@ -44,4 +53,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *workers.FORMS,
     *limits.FORMS,
     *alerts.FORMS,
+    *errors.FORMS,
 )
