@@ -1,5 +1,4 @@
-"""Litestar: a plugin with an embedded worker or none, the Forge as a dependency of handlers, and
-Mission Control.
+"""Litestar: a plugin with an embedded worker or none, ``forge: Forge`` and Mission Control.
 
 ::
 
