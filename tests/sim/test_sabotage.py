@@ -145,6 +145,14 @@ def test_a_purge_that_ignores_the_state(monkeypatch: pytest.MonkeyPatch) -> None
     caught_by({"lost"})
 
 
+def test_a_service_that_can_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: RowwiseJobs, keep: Retention, *, limit: int) -> int:
+        raise AttributeError("no such table")
+
+    monkeypatch.setattr(RowwiseJobs, "purge", broken)
+    caught_by({"service"})
+
+
 def test_an_ignored_dedupe_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(self: Transaction, kind: str, dedupe_key: str) -> None:
         return None
