@@ -326,7 +326,7 @@ PAGES: Final = (
         view=scheduled, key="s",
     ),
     PageSpec(
-        path="/retries", name="retries", title="Retries", template="jobs.html",
+        path="/retries", name="retries", title="Failed", template="jobs.html",
         view=retries, key="r",
     ),
     PageSpec(path="/dead", name="dead", title="Dead", template="jobs.html", view=dead, key="d"),
