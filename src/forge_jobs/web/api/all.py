@@ -16,13 +16,14 @@ from . import (
     steps,
     system,
     tasks,
+    views,
     workers,
 )
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
     system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, errors, cron, limits,
-    alerts, audit,
+    alerts, audit, views,
 )  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
