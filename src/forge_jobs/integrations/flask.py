@@ -72,7 +72,7 @@ def _command(context: click.Context, arguments: tuple[str, ...]) -> None:
     forge: Forge = info.load_app().extensions["forge"]
     os.environ["FORGE_URL"] = forge.url
     given = list(arguments)
-    if given[:1] == ["worker"] and "--help" not in given:
+    if given[:1] in (["worker"], ["dev"]) and "--help" not in given:
         # Its processes are new ones: they make the application again, from the same place.
         if info.app_import_path:
             os.environ["FLASK_APP"] = info.app_import_path

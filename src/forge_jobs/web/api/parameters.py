@@ -32,6 +32,7 @@ Status: TypeAlias = Literal[
     "dead",
     "cancelled",
 ]
+Sort: TypeAlias = Literal["-enqueued", "due", "-due", "ended", "-ended", "started", "-started"]
 QueueName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")]
 KindName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_.:-]{0,126}$")]
 ScheduleName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,126}$")]

@@ -8,6 +8,7 @@ from . import (
     audit,
     capacity,
     cron,
+    errors,
     health,
     job,
     jobs,
@@ -15,6 +16,8 @@ from . import (
     overview,
     queues,
     suspended,
+    tags,
+    tasks,
     timeline,
     workers,
 )
@@ -23,9 +26,15 @@ from .page import FormSpec, PageSpec
 PAGES: Final[tuple[PageSpec, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
+    errors.PAGE,
+    errors.GROUP_PAGE,
     suspended.PAGE,
     cron.PAGE,
     cron.SCHEDULE_PAGE,
+    tasks.PAGE,
+    tasks.TASK_PAGE,
+    tags.PAGE,
+    tags.TAG_PAGE,
     queues.PAGE,
     capacity.PAGE,
     workers.PAGE,
@@ -47,4 +56,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *workers.FORMS,
     *limits.FORMS,
     *alerts.FORMS,
+    *errors.FORMS,
 )
