@@ -18,7 +18,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     ``error`` is a substring of the last error as it is displayed, case-sensitive. Secrets are
     redacted in it (``kit.redact.prose``), so none can be guessed piece by piece. ``payload`` is a
     substring of the displayed payload, redacted as well, case-insensitive. ``enqueued_until`` is
-    excluded.
+    excluded. ``parent`` is the id of the job that made it, or ``schedule:NAME``.
     """
 
     queue: str | None = None
@@ -30,6 +30,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     payload: str | None = None
     enqueued_from: Instant | None = None
     enqueued_until: Instant | None = None
+    parent: str | None = None
 
 
 class Selection(Struct, frozen=True, kw_only=True):

@@ -133,7 +133,7 @@ class Queries:
                 return None if row is None else (row[0], row[1])
             case KeysQuery(sources, below, batch):
                 queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
-                values = (below, batch, *queues, wanted.dedupe_key or "")
+                values = (below, batch, *queues, wanted.dedupe_key or wanted.parent or "")
                 found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
             case MatchQuery(keys) if wanted.error is None and wanted.payload is None:
@@ -192,7 +192,7 @@ def _split(keys: str | None) -> list[int]:
 
 def _plain_values(wanted: Filter) -> tuple[object, ...]:
     values = _values(wanted)
-    return (*values[:5], *values[6:8])
+    return (*values[:5], *values[6:8], values[9])
 
 
 def _values(wanted: Filter) -> tuple[object, ...]:
@@ -203,6 +203,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
         None if wanted.payload is None else pagination.payload_needle(wanted.payload),
+        wanted.parent,
     )  # fmt: skip
 
 
@@ -212,6 +213,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
     if wanted.dedupe_key is not None:
         return (*(("key",) if live else ()), *(("ended_key",) if ended else ()))
+    if wanted.parent is not None:
+        return (*(("child",) if live else ()), *(("ended_child",) if ended else ()))
     if counted is None or not wanted.statuses:
         return ("live", "ended")
     return (*(_live_sources(wanted, counted) if live else ()), *_ended_sources(wanted))

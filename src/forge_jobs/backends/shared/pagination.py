@@ -92,6 +92,7 @@ def is_counted(wanted: Filter) -> bool:
     return (
         wanted.tag is None
         and wanted.dedupe_key is None
+        and wanted.parent is None
         and wanted.error is None
         and wanted.payload is None
         and wanted.enqueued_from is None

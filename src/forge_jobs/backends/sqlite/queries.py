@@ -103,7 +103,8 @@ def _scan(
     values = _values(wanted)
     queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
     extra_values: dict[str, tuple[object, ...]] = {
-        "dedupe_key": (wanted.dedupe_key,), "due": queues, "claimable": queues, "track": queues,
+        "dedupe_key": (wanted.dedupe_key,), "parent": (wanted.parent,),
+        "due": queues, "claimable": queues, "track": queues,
         **{status: (status,) for status in _INDEXED},
     }  # fmt: skip
     steps = pagination.scan(
@@ -141,6 +142,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     """The sources of keys: indexes of the wanted states, if each of them has a suitable one."""
     if wanted.dedupe_key is not None:
         return ("dedupe_key",)
+    if wanted.parent is not None:
+        return ("parent",)
     if counted is None or not wanted.statuses:
         return ("all",)
     sources: list[str] = []
@@ -209,6 +212,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
         None if wanted.payload is None else pagination.payload_needle(wanted.payload),
+        wanted.parent,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
 from .jobs_liveness import TestDeregister, TestReap
 from .jobs_pages import TestGet, TestPages
+from .jobs_parents import TestParents
 from .jobs_random import TestRandomCalls
 from .jobs_retention import TestRetention
 from .jobs_running import TestNotes, TestRelease
@@ -77,6 +78,7 @@ __all__ = [
     "TestNotes",
     "TestNotifications",
     "TestPages",
+    "TestParents",
     "TestPeriods",
     "TestProcesses",
     "TestProgressAtTheEnd",

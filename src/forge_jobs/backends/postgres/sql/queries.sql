@@ -46,12 +46,12 @@ SELECT at, attempt, traceback FROM forge.job_tracebacks WHERE job = $1 ORDER BY 
 SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at, options,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at, options,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
@@ -65,17 +65,18 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($7::text IS NULL OR position($7 IN j.last_error) > 0)
     AND ($8::bigint IS NULL OR j.enqueued_at >= $8)
     AND ($9::bigint IS NULL OR j.enqueued_at < $9)
-    AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0);
+    AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0)
+    AND ($11::text IS NULL OR j.options::json->>'parent' = $11);
 
 -- name: matching_plain
 -- The same for a filter without errors and payloads, as one text. Index: the primary keys.
 SELECT string_agg(j.id::text, ',') AS keys
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at
+    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at, options
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at
+    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at, options
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -85,7 +86,8 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($5::text IS NULL OR $5 = ANY (j.tags))
     AND ($6::text IS NULL OR j.dedupe_key = $6)
     AND ($7::bigint IS NULL OR j.enqueued_at >= $7)
-    AND ($8::bigint IS NULL OR j.enqueued_at < $8);
+    AND ($8::bigint IS NULL OR j.enqueued_at < $8)
+    AND ($9::text IS NULL OR j.options::json->>'parent' = $9);
 
 -- name: index_scans_only
 -- For the rest of a transaction that pages: a small table would be read whole where an index does as well, and its
@@ -108,7 +110,7 @@ ORDER BY f.id LIMIT 1;
 
 -- name: keys_of_live
 -- The next ids of live jobs. Index: the primary key. Like all below it is one part of a statement: $1 is the upper
--- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key.
+-- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key or a parent.
 SELECT 'live' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
@@ -127,6 +129,20 @@ SELECT 'key' AS source, string_agg(k.id::text, ',') AS keys FROM (
 -- The next terminal jobs of a dedupe key. Index: history_dedupe.
 SELECT 'ended_key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE dedupe_key = $5 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_child
+-- The next live jobs that another job or a schedule made. Index: jobs_parent.
+SELECT 'child' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.jobs
+    WHERE strpos(options, '"parent"') > 0 AND options::json->>'parent' = $5 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_ended_child
+-- The next terminal jobs of them. Index: history_parent.
+SELECT 'ended_child' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.history
+    WHERE strpos(options, '"parent"') > 0 AND options::json->>'parent' = $5 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_failed

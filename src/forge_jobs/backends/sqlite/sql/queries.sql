@@ -33,7 +33,8 @@ WHERE (?2 IS NULL OR j.queue = ?2)
   AND (?8 IS NULL OR j.enqueued_at >= ?8)
   AND (?9 IS NULL OR j.enqueued_at < ?9)
   AND (?10 IS NULL OR instr(lower(CAST(coalesce(
-       j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) AS TEXT)), ?10) > 0);
+       j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) AS TEXT)), ?10) > 0)
+  AND (?11 IS NULL OR json_extract(j.options, '$.rare.parent') = ?11);
 
 -- name: keys_of_all
 -- The next keys of all jobs. Index: primary key.
@@ -49,6 +50,12 @@ ORDER BY id DESC LIMIT ?2;
 -- The next jobs of a dedupe key. Index: forge_jobs_dedupe.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_dedupe
 WHERE dedupe_key IS NOT NULL AND dedupe_key = ?3 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_parent
+-- The next jobs that another job or a schedule made. Index: forge_jobs_parent.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_parent
+WHERE instr(options, '"parent"') > 0 AND json_extract(options, '$.rare.parent') = ?3 AND id < ?1
 ORDER BY id DESC LIMIT ?2;
 
 -- name: keys_of_running
