@@ -21,7 +21,7 @@ SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test matrix check cover bench storm sim fmt lock clean
+.PHONY: help setup demo docs release test matrix check cover bench storm sim fmt lock clean
 
 help: ## Show this list
 	@echo "Forge Jobs: durable background jobs for Python."
@@ -38,11 +38,14 @@ docs: $(VENV)/.package $(VENV)/.dev $(VENV)/.docs $(VENV)/.pages ## Build the do
 	@$(PY) -m scripts.docs_site.reference
 	@$(PY) -m scripts.docs_site $(ARGS)
 
-test: setup $(VENV)/.docs $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
+release: $(VENV)/.package $(VENV)/.dev $(VENV)/.release $(VENV)/.pages ## Wheel, source archive, bill of materials and checksums in dist
+	@$(PY) -m scripts.release $(ARGS)
+
+test: setup $(VENV)/.docs $(VENV)/.release $(VENV)/.browser $(VENV)/.django check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
 	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) $(SPREAD) $(T)
 
-matrix: setup ## The tests on Postgres 13 to 18 and Python 3.11 to 3.13 (VERSIONS="13 3.12" narrows it)
+matrix: setup ## The tests on Postgres 13 to 18, Python 3.11 to 3.13, Django 5.2 to 6.1 (VERSIONS="13 3.12 django")
 	@$(PY) -m scripts.matrix $(VERSIONS) -- $(SPREAD)
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
@@ -120,12 +123,22 @@ $(VENV)/.docs: $(VENV)/.made requirements/docs.txt
 	@$(INSTALL) requirements/docs.txt
 	@touch $@
 
+$(VENV)/.release: $(VENV)/.made requirements/release.txt
+	@echo "Installing what a release is checked with (requirements/release.txt) ..."
+	@$(INSTALL) requirements/release.txt
+	@touch $@
+
 $(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh
 	@scripts/pgbouncer.sh "$(CURDIR)/$(VENV)/pgbouncer"
 	@touch $@
 
 $(VENV)/.servers: $(VENV)/.made scripts/postgres_servers.py scripts/postgres_servers.json
 	@$(PY) -m scripts.postgres_servers refused oldest
+	@touch $@
+
+$(VENV)/.django: $(VENV)/.base requirements/django61.txt pyproject.toml scripts/django_environments.py
+	@echo "Installing the newest Django for its tests (requirements/django61.txt) ..."
+	@$(PY) -m scripts.django_environments
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.made scripts/browser.sh

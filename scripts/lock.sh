@@ -21,5 +21,9 @@ compile gateway -c requirements/base.txt -c requirements/web.txt "$@"
 compile node "$@"
 compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt \
     -c requirements/gateway.txt "$@"
+for version in 52 60 61; do
+    compile django$version -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt "$@"
+done
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
 compile docs -c requirements/base.txt -c requirements/web.txt -c requirements/gateway.txt -c requirements/dev.txt "$@"
+compile release -c requirements/base.txt -c requirements/dev.txt -c requirements/docs.txt "$@"

@@ -1,8 +1,10 @@
 """Run the tests on every supported version, one after the other: ``make matrix``.
 
 Each supported Postgres with the Python of this environment, then each other supported Python with
-the newest Postgres. Arguments choose rows: ``13`` is a Postgres, ``3.12`` a Python. What follows
-``--`` goes to pytest. Ends with a table, and with 1 if anything failed in any row.
+the newest Postgres, then the Django project of the tests on each Django and Python, on SQLite and
+the newest Postgres. Arguments choose rows: ``13`` is a Postgres, ``3.12`` a Python, ``django`` all
+of Django. What follows ``--`` goes to pytest. Ends with a table, and with 1 if anything failed in
+any row.
 """
 
 import os
@@ -14,7 +16,7 @@ import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import postgres_servers, python_environments
+from scripts import django_environments, postgres_servers, python_environments
 from scripts.postgres_servers import NoServer
 from scripts.python_environments import NoPython
 
@@ -30,6 +32,8 @@ PYTHON_TESTS = [
     for room in ("core", "kit", "client", "app", "engine", "conformance", "crash", "pull")
 ]
 SERVER = "TEST_POSTGRES_MAJOR"
+ON_DJANGO = "django"
+DJANGO_TESTS = ("-q", "tests/django/test_project.py")
 
 
 class Unreadable(Exception):
@@ -38,11 +42,13 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One combination of versions and the tests that run on it."""
+    """One combination of versions and the tests that run on it. With ``django`` the tests run here
+    and start the project with ``python``."""
 
     python: str
     major: int
     tests: tuple[str, ...]
+    django: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class Run:
     skipped: int
     seconds: float
     code: int
+    django: str = ""
 
 
 def files() -> list[str]:
@@ -70,7 +77,7 @@ def files() -> list[str]:
 def rows(words: list[str]) -> list[Row]:
     """The rows that the arguments ask for; all of them without arguments."""
     own = python_environments.own()
-    majors = [word for word in words if "." not in word]
+    majors = [word for word in words if "." not in word and word != ON_DJANGO]
     pythons = [word for word in words if "." in word]
     if not words:
         majors = ["all"]
@@ -82,7 +89,19 @@ def rows(words: list[str]) -> list[Row]:
         chosen += [Row(own, major, tests) for major in postgres_servers.majors(majors)]
     newest = postgres_servers.supported()[-1]
     others = [minor for minor in pythons if words or minor != own]
-    return [*chosen, *(Row(minor, newest, (*ON_PYTHON, *PYTHON_TESTS)) for minor in others)]
+    chosen += [Row(minor, newest, (*ON_PYTHON, *PYTHON_TESTS)) for minor in others]
+    if not words or ON_DJANGO in words:
+        chosen += django_rows(newest)
+    return chosen
+
+
+def django_rows(major: int) -> list[Row]:
+    """The project on every Django, on every Python that runs all of them."""
+    return [
+        Row(minor, major, DJANGO_TESTS, django)
+        for django in django_environments.DJANGOS
+        for minor in django_environments.PYTHONS
+    ]
 
 
 def run(row: Row, more: list[str]) -> Run:
@@ -91,16 +110,23 @@ def run(row: Row, more: list[str]) -> Run:
     program = postgres_servers.home() / str(row.major) / "bin" / "postgres"
     printed = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     postgres = printed.stdout.split()[2]
-    interpreter = python_environments.environment(row.python)
-    python = python_environments.version(interpreter) or row.python
-    print(f"\nPython {python}, Postgres {postgres}", flush=True)
+    interpreter, variables = Path(sys.executable), {SERVER: str(row.major)}
+    if row.django:
+        program = django_environments.environment(row.django, row.python)
+        variables["TEST_DJANGO"] = f"{row.django} {row.python}"
+    else:
+        program = interpreter = python_environments.environment(row.python)
+    python = python_environments.version(program) or row.python
+    django = f"Django {row.django}, " if row.django else ""
+    print(f"\n{django}Python {python}, Postgres {postgres}", flush=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [interpreter, "-m", "pytest", f"--junitxml={report}", *row.tests, *more]
-        done = subprocess.run(command, env={**os.environ, SERVER: str(row.major)}, check=False)
+        done = subprocess.run(command, env={**os.environ, **variables}, check=False)
         counts = _counts(report)
-    return Run(python, postgres, *counts, time.monotonic() - begun, done.returncode)
+    seconds = time.monotonic() - begun
+    return Run(python, postgres, *counts, seconds, done.returncode, row.django)
 
 
 def _counts(report: Path) -> tuple[int, int, int]:
@@ -117,9 +143,10 @@ _KEYS = ("tests", "failures", "errors", "skipped")
 
 
 def table(runs: list[Run]) -> str:
-    lines = ["python   postgres  passed  failed  skipped  seconds"]
+    lines = ["python   django  postgres  passed  failed  skipped  seconds"]
     lines += [
-        f"{one.python:<7}  {one.postgres:>8}  {one.passed:>6}  {one.failed:>6}  {one.skipped:>7}"
+        f"{one.python:<7}  {one.django:>6}  {one.postgres:>8}  {one.passed:>6}  {one.failed:>6}"
+        f"  {one.skipped:>7}"
         f"  {one.seconds:>7.0f}" + ("" if one.code == 0 else f"  pytest ended with {one.code}")
         for one in runs
     ]

@@ -91,12 +91,18 @@ class Tracing:
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         frame.f_trace_lines = False
-        if not any(part in frame.f_code.co_filename for part in _PARTS):
+        if not any(part in frame.f_code.co_filename for part in _PARTS) or self._is_swallowed(
+            frame
+        ):
             return self._return
         # From 3.13 on instructions are traced only if the frame has its function by then.
         frame.f_trace = self._step
         frame.f_trace_opcodes = True
         return self._step
+
+    def _is_swallowed(self, frame: FrameType) -> bool:
+        """asyncio ignores every OSError while it wakes a loop of another thread."""
+        return frame.f_code.co_name == "_write_to_self" and issubclass(self._error, OSError)
 
     def _return(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "return" and frame.f_code.co_name != "__init__":

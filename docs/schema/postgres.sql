@@ -49,6 +49,26 @@ CREATE TABLE forge.dedupe_keys (
     until bigint
 );
 
+CREATE TABLE forge.error_entries (
+    at bigint NOT NULL,
+    failures bigint NOT NULL,
+    error_group text NOT NULL,
+    kind text NOT NULL,
+    queue text NOT NULL,
+    worker text,
+    version text,
+    heading text NOT NULL,
+    latest text NOT NULL,
+    jobs bigint[] NOT NULL,
+    enqueued bigint[] NOT NULL
+);
+
+CREATE TABLE forge.error_groups (
+    id text NOT NULL,
+    last_at bigint NOT NULL,
+    record text NOT NULL
+);
+
 CREATE TABLE forge.events (
     seq bigint GENERATED AS IDENTITY NOT NULL,
     at bigint NOT NULL,
@@ -120,7 +140,8 @@ CREATE TABLE forge.history (
     progress_note text,
     result bytea,
     steps boolean,
-    failed_runs integer
+    failed_runs integer,
+    error_group text
 );
 
 CREATE TABLE forge.job_logs (
@@ -179,7 +200,8 @@ CREATE TABLE forge.jobs (
     progress_note text,
     result bytea,
     steps boolean,
-    failed_runs integer
+    failed_runs integer,
+    error_group text
 );
 
 CREATE TABLE forge.kinds (
@@ -408,6 +430,8 @@ CREATE UNIQUE INDEX control_pkey ON forge.control USING btree (id);
 CREATE UNIQUE INDEX counters_pkey ON forge.counters USING btree (queue, kind, status);
 CREATE UNIQUE INDEX dedupe_keys_pkey ON forge.dedupe_keys USING btree (kind, key);
 CREATE INDEX dedupe_keys_until ON forge.dedupe_keys USING btree (until) WHERE (until IS NOT NULL);
+CREATE UNIQUE INDEX error_groups_pkey ON forge.error_groups USING btree (id);
+CREATE INDEX error_groups_seen ON forge.error_groups USING btree (last_at);
 CREATE INDEX events_ended ON forge.events USING btree (ends_at);
 CREATE INDEX events_open ON forge.events USING btree (topic, seq) WHERE open;
 CREATE UNIQUE INDEX events_pkey ON forge.events USING btree (seq);
@@ -417,6 +441,7 @@ CREATE INDEX fires_schedule ON forge.fires USING btree (schedule, id);
 CREATE UNIQUE INDEX function_sets_pkey ON forge.function_sets USING btree (name);
 CREATE UNIQUE INDEX gates_pkey ON forge.gates USING btree (queue);
 CREATE INDEX history_dedupe ON forge.history USING btree (dedupe_key, id) WHERE (dedupe_key IS NOT NULL);
+CREATE INDEX history_error_group ON forge.history USING btree (error_group, id) WHERE (error_group IS NOT NULL);
 CREATE INDEX history_not_done ON forge.history USING btree (status, id) WHERE (status <> 'done'::text);
 CREATE UNIQUE INDEX history_pkey ON forge.history USING btree (id);
 CREATE INDEX history_retention ON forge.history USING btree (queue, status, finished_at);
@@ -425,6 +450,7 @@ CREATE UNIQUE INDEX job_tracebacks_pkey ON forge.job_tracebacks USING btree (job
 CREATE INDEX jobs_claim ON forge.jobs USING btree (queue, priority, run_at, id) WITH (deduplicate_items=off) WHERE ((status = 'pending'::text) AND (track IS NULL));
 CREATE INDEX jobs_dedupe ON forge.jobs USING btree (dedupe_key, id) WHERE (dedupe_key IS NOT NULL);
 CREATE INDEX jobs_due ON forge.jobs USING btree (queue, run_at, id) WHERE (status = ANY (ARRAY['scheduled'::text, 'failed'::text, 'suspended'::text]));
+CREATE INDEX jobs_error_group ON forge.jobs USING btree (error_group, id) WHERE (error_group IS NOT NULL);
 CREATE INDEX jobs_expiry ON forge.jobs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status <> 'running'::text));
 CREATE INDEX jobs_failed ON forge.jobs USING btree (id) WHERE (status = 'failed'::text);
 CREATE INDEX jobs_held ON forge.jobs USING btree (limit_bucket, priority, id) WHERE (status = 'held'::text);
@@ -463,7 +489,7 @@ CREATE UNIQUE INDEX waits_pkey ON forge.waits USING btree (topic, job);
 -- admit_buckets_v1(p_now bigint, p_buckets text[]) RETURNS text[]
 -- admit_from_bucket_v1(p_bucket text) RETURNS bigint[]
 -- admit_unchecked_v1(p_now bigint, p_limit integer) RETURNS text[]
--- append_error_v1(p_errors jsonb, p_at bigint, p_attempt integer, p_message text) RETURNS jsonb
+-- append_error_v1(p_errors jsonb, p_at bigint, p_attempt integer, p_message text, p_started_at bigint, p_due_at bigint, p_owner bigint, p_group text) RETURNS jsonb
 -- archive_v1(p_jobs bigint[]) RETURNS void
 -- assign_slot_shares_v1(p_now bigint, p_max integer, p_lock text) RETURNS integer
 -- cancel_waiting_v1(p_now bigint, p_jobs bigint[], p_reason text) RETURNS void
@@ -505,7 +531,7 @@ CREATE UNIQUE INDEX waits_pkey ON forge.waits USING btree (topic, job);
 -- pick_limited_v1(p_now bigint, p_queue text, p_free integer, p_prefetch integer, p_kinds text[], OUT picked bigint[], OUT opens bigint, OUT waiting boolean) RETURNS record
 -- promote_queue_v1(p_now bigint, p_queue text, p_limit integer, OUT promoted integer, OUT expired integer) RETURNS record
 -- promote_suspended_v1(p_now bigint, p_jobs bigint[]) RETURNS integer
--- reap_v1(p_now bigint, p_note text, p_limit integer, OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean, OUT died bigint[], OUT queues text[]) RETURNS record
+-- reap_v1(p_now bigint, p_note text, p_limit integer, p_group text, p_heading text, OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean, OUT died bigint[], OUT queues text[]) RETURNS record
 -- reapply_limit_v1(p_now bigint, p_limit_name text, p_key text, p_id bigint, p_limit integer, OUT last_key text, OUT last_id bigint) RETURNS record
 -- refilled_tokens_v1(p_limit forge.limits, p_now bigint) RETURNS double precision
 -- release_claims_v1(p_now bigint, p_owner bigint, p_keys bigint[], p_epochs integer[]) RETURNS text[]

@@ -38,6 +38,12 @@ CREATE TABLE forge_dedupe (
     PRIMARY KEY (kind, key)
 ) WITHOUT ROWID;
 
+CREATE TABLE forge_error_groups (
+    id      TEXT    NOT NULL PRIMARY KEY,
+    last_at INTEGER NOT NULL,
+    record  TEXT    NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE forge_events (
     seq     INTEGER PRIMARY KEY AUTOINCREMENT,
     topic   TEXT    NOT NULL,
@@ -112,7 +118,7 @@ CREATE TABLE forge_jobs (
     result         BLOB,
     
     payload        BLOB
-);
+, error_group TEXT);
 
 CREATE TABLE forge_kinds (
     kind  TEXT PRIMARY KEY,
@@ -314,6 +320,8 @@ CREATE INDEX forge_audit_by_age ON forge_audit (at);
 
 CREATE INDEX forge_dedupe_until ON forge_dedupe (until) WHERE until IS NOT NULL;
 
+CREATE INDEX forge_error_groups_seen ON forge_error_groups (last_at);
+
 CREATE INDEX forge_events_end   ON forge_events (ends_at);
 
 CREATE INDEX forge_events_open  ON forge_events (is_open) WHERE is_open IS NOT NULL;
@@ -329,6 +337,8 @@ CREATE INDEX forge_jobs_claim      ON forge_jobs (queue, priority, run_at) WHERE
 CREATE INDEX forge_jobs_dedupe     ON forge_jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 CREATE INDEX forge_jobs_due        ON forge_jobs (queue, due_at) WHERE due_at IS NOT NULL;
+
+CREATE INDEX forge_jobs_error_group ON forge_jobs (error_group) WHERE error_group IS NOT NULL;
 
 CREATE INDEX forge_jobs_expiry     ON forge_jobs (expires_at) WHERE expires_at IS NOT NULL;
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from forge_jobs.core.retry import Retry
     from forge_jobs.core.schedule import CronSpec
     from forge_jobs.core.status import JobStatus
+    from forge_jobs.core.webhook import verify_webhook
     from forge_jobs.engine.runtime import (
         EnqueueOutcome,
         EnqueueRequest,
@@ -139,6 +140,7 @@ _NAMES = {
     "core.retry": "Retry",
     "core.schedule": "CronSpec",
     "core.status": "JobStatus",
+    "core.webhook": "verify_webhook",
     "engine.running.context": "Context JobCtx",
     "engine.requests.declared_schedules": "ensure_schedules",
     "engine.running.rate_limit": (
@@ -271,6 +273,7 @@ __all__ = [
     "queues_from_env",
     "reap_stale_jobs",
     "rebalance_once",
+    "verify_webhook",
     "worker_id_from_env",
     "worker_prefix_from_env",
     "worker_version_from_env",

@@ -30,6 +30,11 @@ async def jobs_in_every_state(harness: StoreHarness) -> list[str]:
     [
         ["jobs", "list"],
         ["queues", "list"],
+        ["tasks", "list"],
+        ["tasks", "list", "--by", "queue"],
+        ["tasks", "show", "send"],
+        ["tags", "list"],
+        ["tags", "show", "vip"],
         ["workers"],
         ["stats"],
         ["doctor"],

@@ -114,3 +114,19 @@ def test_the_example_of_the_original() -> None:
     assert gate == Gate(NOW + 181 * SECOND, 2)
     assert succeeded(gate, NOW + 182 * SECOND) == gate
     assert succeeded(gate, NOW + 302 * SECOND) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("retry", "shown"),
+    [
+        (Retry(), "Retry(base='15s', max='3600s')"),
+        (Retry(base="1s", jitter=0), "Retry(base='1s', max='3600s', jitter=0)"),
+        (Retry(delays=["30s", "2m"]), "Retry(delays=['30s', '120s'])"),
+        (
+            Retry(only=OSError, never=(KeyError,), total=7),
+            "Retry(base='15s', max='3600s', only=(OSError,), never=(KeyError,), total=7)",
+        ),
+    ],
+)
+def test_a_rule_shows_the_call_that_makes_it(retry: Retry, shown: str) -> None:
+    assert repr(retry) == shown

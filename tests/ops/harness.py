@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from forge_jobs.core.decide import decide, done
+from forge_jobs.core.decide import Finish, decide, done
 from forge_jobs.core.job import Claim, ClaimedJob, NewJob
 from forge_jobs.core.outcome import Dead, Failed, Throttled
 from forge_jobs.ops.actions import JobActions
@@ -43,7 +43,7 @@ class StoreHarness:
 
     async def enqueue(self, count: int, **fields: object) -> list[str]:
         wanted = {"kind": "send", "queue": "mail", **fields}
-        return await self.enqueue_jobs(*(NewJob(**wanted) for _ in range(count)))  # type: ignore[arg-type]
+        return await self.enqueue_jobs(*(NewJob(**wanted) for _ in range(count)))
 
     async def register_worker(
         self, *queues: str, host_id: str = "01HOSTA", label: str = "web-worker-1-a"
@@ -68,6 +68,9 @@ class StoreHarness:
         outcome = Dead(message)
         outcome.traceback = traceback
         await self._exchange(finish=[decide(job, outcome, now=self.clock.now())])
+
+    async def finish(self, finish: Finish) -> None:
+        await self._exchange(finish=[finish])
 
     async def throttle(self, job: ClaimedJob, seconds: float) -> None:
         await self._exchange(finish=[decide(job, Throttled(seconds), now=self.clock.now())])

@@ -25,6 +25,10 @@ TABLES: dict[str, tuple[str, Purge]] = {
         "INSERT INTO {s}.audit (at, entry) SELECT n, '{{}}' FROM n",
         lambda store: store.metrics.purge_actions(before=100, limit=3),
     ),
+    "error_groups": (
+        "INSERT INTO {s}.error_groups SELECT n::text, n, '{{}}' FROM n",
+        lambda store: store.error_groups.purge(before=100, limit=3),
+    ),
     "settings": (
         "INSERT INTO {s}.settings SELECT 'x', n::text, '', 1, n FROM n",
         lambda store: store.settings.purge(limit=3),

@@ -43,9 +43,9 @@ INSERT INTO {s}.jobs (id, status, queue, kind, priority, run_at, enqueued_at, ma
 SELECT {n} + n, 'scheduled', 'q' || n % 3, 'work', 0, 9000000000000000 + n, 1000, 5, '{{}}'
 FROM generate_series(1, {n} / 2) AS n;
 INSERT INTO {s}.history (id, status, queue, kind, priority, run_at, enqueued_at, max_attempts,
-    finished_at, payload)
+    finished_at, payload, error_group)
 SELECT 1000000000000 + n, CASE WHEN n % 1000 = 0 THEN 'dead' ELSE 'done' END, 'q' || n % 3, 'work',
-    0, 1000, 1000, 5, 2000 + n, '{{}}'
+    0, 1000, 1000, 5, 2000 + n, '{{}}', CASE WHEN n % 1000 = 0 THEN 'g1' END
 FROM generate_series(1, {n} / 2) AS n;
 SELECT setval('{s}.jobs_id_seq', 2 * {n});
 INSERT INTO {s}.counters (queue, kind, status, jobs)
@@ -229,6 +229,8 @@ CALLS: dict[str, tuple[int, Callable[[PostgresStore], Awaitable[Any]]]] = {
 PAGES: dict[str, tuple[int, Filter]] = {
     "all": (500, Filter()),
     "by key": (50, Filter(dedupe_key="k")),
+    "by error group": (200, Filter(group="g1")),
+    "by error group and state": (200, Filter(group="g1", statuses=(JobStatus.DEAD,))),
     "by queue": (4 * 250, Filter(queue="q1")),
     "by kind": (4 * 250, Filter(kind="work")),
     "by queue and state": (4 * MAX_ROWS_READ, Filter(queue="q1", statuses=(JobStatus.PENDING,))),

@@ -41,12 +41,15 @@ def test_a_failure_on_one_server_fails_the_whole(
     assert asked == [
         *(("3.11", major, on_postgres, ["-x"]) for major in (13, 14, 15)),
         *((minor, 15, on_python, ["-x"]) for minor in ("3.12", "3.13")),
+        *((minor, 15, matrix.DJANGO_TESTS, ["-x"]) for _ in range(3) for minor in ("3.12", "3.13")),
     ]
     assert "pytest ended with 1" in capsys.readouterr().out
     assert matrix.main(["13", "15"]) == 0
     asked.clear()
     assert matrix.main(["3.13"]) == 0
     assert asked == [("3.13", 15, on_python, [])]
+    rows = matrix.rows(["django"])
+    assert [row.django for row in rows] == ["5.2", "5.2", "6.0", "6.0", "6.1", "6.1"]
 
 
 def test_u19_a_python_that_cannot_be_had_is_named(capsys: pytest.CaptureFixture[str]) -> None:

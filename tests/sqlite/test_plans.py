@@ -9,6 +9,7 @@ import pytest
 from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.backends.sqlite import (
     counters,
+    error_groups,
     limit_buckets,
     notify,
     queries,
@@ -126,6 +127,7 @@ def statements() -> Iterator[tuple[str, str]]:
         KEYS_SQL,
         queries.SQL,
         counters.SQL,
+        error_groups.SQL,
         notify.SQL,
         limit_buckets.SQL,
     ):
@@ -154,6 +156,7 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
         ("new", "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("status", "COVERING INDEX forge_jobs_status (indexed_status=? AND rowid<?)"),
         ("dedupe_key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
+        ("error_group", "COVERING INDEX forge_jobs_error_group (error_group=? AND rowid<?)"),
         ("running", "INDEX forge_jobs_running"),
         ("due", "COVERING INDEX forge_jobs_due (queue>? AND queue<?)"),
         ("claimable", "INDEX forge_jobs_claim (queue>? AND queue<?)"),

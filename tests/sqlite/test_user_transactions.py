@@ -169,3 +169,27 @@ async def test_a_store_opens_during_a_long_transaction(
     connection.commit()
     assert await other.jobs.get(stored.id) is not None
     await other.close()
+
+
+async def test_ids_of_rolled_back_jobs_name_no_other_job(store: SqliteStore, path: Path) -> None:
+    """An id is made of key and millisecond; a rollback lets SQLite assign its keys again."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    seen: list[str] = []
+
+    def enqueue() -> None:
+        seen.extend(stored.id for stored in store.enqueue_in(connection, [A_JOB]))
+
+    connection.execute("BEGIN IMMEDIATE")
+    for _ in range(40):
+        connection.execute("SAVEPOINT inner")
+        enqueue()
+        connection.execute("ROLLBACK TO inner")
+    connection.rollback()
+    for _ in range(20):
+        connection.execute("BEGIN IMMEDIATE")
+        enqueue()
+        connection.rollback()
+        seen.append(store.enqueue_sync([A_JOB])[0].id)
+    connection.close()
+    assert len(set(seen)) == 80
+    assert await total(store) == 20

@@ -47,6 +47,7 @@ _PAGES: Final = (
         "NOOP_ECHO_KIND WORKER_POOL_KIND ensure_schedules ensure_default_rate_limits "
         "DEFAULT_RATE_LIMIT_SCOPES reap_stale_jobs cleanup_once CleanupReport cron_tick_once "
         "CronTickReport metrics_roll_once RollReport rebalance_once prometheus_text "
+        "verify_webhook "
         "queues_from_env worker_prefix_from_env worker_version_from_env worker_id_from_env "
         "DEFAULT_QUEUE_WORKERS DEFAULT_SHUTDOWN_TIMEOUT Clock SYSTEM_CLOCK Entropy SYSTEM_ENTROPY "
         "SECRET_ENTROPY",

@@ -27,6 +27,7 @@ __all__ = [
     "EngineSettings",
     "FileSettings",
     "Settings",
+    "alert_hosts",
     "auto_migrate",
     "find_file",
     "health_host_from_env",
@@ -39,6 +40,7 @@ __all__ = [
     "redact_names",
     "schedules",
     "slot_count",
+    "web_url",
     "worker_id_from_env",
     "worker_prefix_from_env",
     "worker_version_from_env",
@@ -210,6 +212,22 @@ def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
     '7'
     """
     return _text(environ, "FORGE_WORKER_ID")
+
+
+def alert_hosts(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """FORGE_ALERT_HOSTS: hosts with private addresses that messages of alerts may go to."""
+    env = os.environ if environ is None else environ
+    return tuple(filter(None, map(str.strip, env.get("FORGE_ALERT_HOSTS", "").split(","))))
+
+
+def web_url(environ: Mapping[str, str] | None = None) -> str | None:
+    """FORGE_WEB_URL: where people reach Mission Control, for links to it; None if unset."""
+    value = _text(environ, "FORGE_WEB_URL")
+    if value is None:
+        return None
+    if not value.startswith(("http://", "https://")):
+        raise BadConfig(f"FORGE_WEB_URL={value!r} is no address: use https://host/path")
+    return value.rstrip("/")
 
 
 def health_host_from_env(environ: Mapping[str, str] | None = None) -> str:

@@ -1,6 +1,6 @@
 """The records of a job: the request to store one, the claim on one, and the complete record."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ParamSpec, Protocol, Self
@@ -187,22 +187,33 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     steps: ClaimedSteps | None = None
 
 
-class AttemptError(Struct, frozen=True):
+class AttemptError(Struct, frozen=True, omit_defaults=True):
     """One failed attempt in a job's bounded error history.
 
     ``traceback`` is the formatted traceback of its exception, or the last output of its program.
-    Only ``JobStore.get`` reads it: in lists it is None.
+    Only ``JobStore.get`` reads it: in lists it is None. ``started_at``, ``due_at`` and ``owner``
+    are those of the attempt. ``group`` is its error group (``core.failures``); None for an attempt
+    that a cancel request ended.
     """
 
     at: Instant
     attempt: int
     message: str
     traceback: str | None = None
+    started_at: Instant | None = None
+    due_at: Instant | None = None
+    owner: int | None = None
+    group: str | None = None
 
     @property
     def moment(self) -> datetime:
         """``at`` as an aware datetime."""
         return to_datetime(self.at)
+
+
+def last_group(errors: Sequence[AttemptError]) -> str | None:
+    """The error group of the last failed attempt; None if none failed."""
+    return next((error.group for error in reversed(errors) if error.group is not None), None)
 
 
 def shown_progress(status: JobStatus, progress: float | None) -> float | None:

@@ -19,17 +19,17 @@ MAX_TAGS = 32
 
 def queue_name(value: str) -> str:
     """A queue's name, or BadName."""
-    return _matched("queue", value, _QUEUE, _QUEUE_RULE)
+    return matched("queue", value, _QUEUE, _QUEUE_RULE)
 
 
 def kind_name(value: str) -> str:
     """A task's kind, or BadName."""
-    return _matched("kind", value, _KIND, _KIND_RULE)
+    return matched("kind", value, _KIND, _KIND_RULE)
 
 
 def schedule_name(value: str) -> str:
     """A schedule's name, or BadName."""
-    return _matched("schedule", value, _SCHEDULE, _SCHEDULE_RULE)
+    return matched("schedule", value, _SCHEDULE, _SCHEDULE_RULE)
 
 
 def key_text(field: str, value: object) -> str:
@@ -53,7 +53,8 @@ def tag_list(values: Iterable[str]) -> tuple[str, ...]:
     return tags
 
 
-def _matched(field: str, value: object, pattern: re.Pattern[str], rule: str) -> str:
+def matched(field: str, value: object, pattern: re.Pattern[str], rule: str) -> str:
+    """``value``, or BadName if it does not match ``pattern``."""
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
         raise BadName(field, value, rule)
     return value

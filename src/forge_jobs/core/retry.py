@@ -84,6 +84,23 @@ class Retry:
             return False
         return not self.only or isinstance(error, self.only)
 
+    def __repr__(self) -> str:
+        """The call that makes it, as far as it differs from ``Retry()``."""
+        backoff, delays = self.backoff, [f"{step:g}s" for step in self.backoff.steps_s]
+        times = {} if delays else {"base": backoff.base_s, "max": backoff.max_s}
+        shown = [
+            *([f"delays={delays!r}"] if delays else []),
+            *(f"{name}='{value:g}s'" for name, value in times.items()),
+            *([f"jitter={backoff.jitter:g}"] if backoff.jitter != (0.0 if delays else 0.1) else []),
+            *(
+                f"{name}=({', '.join(one.__name__ for one in classes)},)"
+                for name, classes in (("only", self.only), ("never", self.never))
+                if classes
+            ),
+            *([f"total={self.total}"] if self.total != MAX_FAILED_RUNS else []),
+        ]
+        return f"Retry({', '.join(shown)})"
+
 
 def _classes(name: str, given: Any) -> tuple[type[BaseException], ...]:
     """Exception classes as ``isinstance`` takes them. Checked here: in a worker a wrong one would

@@ -17,8 +17,13 @@ class Filter(Struct, frozen=True, kw_only=True):
 
     ``error`` is a substring of the last error as it is displayed, case-sensitive. Secrets are
     redacted in it (``kit.redact.prose``), so none can be guessed piece by piece. ``payload`` is a
-    substring of the displayed payload, redacted as well, case-insensitive. ``enqueued_until`` is
-    excluded. ``parent`` is the id of the job that made it, or ``schedule:NAME``.
+    substring of the displayed payload, redacted as well, case-insensitive. ``arguments`` are pairs
+    of a name and a text: the displayed payload has that field (``customer.id`` leads into objects,
+    an array matches by any item), and it contains the text, case-insensitive; a number or other
+    plain value must be equal to it. ``finished_from`` and ``finished_until`` are about terminal
+    jobs; ``enqueued_until`` and ``finished_until`` are excluded. ``owners`` are processes that run
+    the job now. ``group`` is the error group of the last failed attempt,
+    ``parent`` the id of the job that made it, or ``schedule:NAME``.
     """
 
     queue: str | None = None
@@ -28,9 +33,19 @@ class Filter(Struct, frozen=True, kw_only=True):
     dedupe_key: str | None = None
     error: str | None = None
     payload: str | None = None
+    group: str | None = None
     enqueued_from: Instant | None = None
     enqueued_until: Instant | None = None
+    arguments: tuple[tuple[str, str], ...] = ()
+    finished_from: Instant | None = None
+    finished_until: Instant | None = None
+    owners: tuple[int, ...] | None = None
     parent: str | None = None
+
+    @property
+    def reads_payloads(self) -> bool:
+        """Whether a job's payload decides: no index holds it."""
+        return self.payload is not None or bool(self.arguments)
 
 
 class Selection(Struct, frozen=True, kw_only=True):

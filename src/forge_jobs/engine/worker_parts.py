@@ -27,6 +27,7 @@ from .claiming.undeclared_jobs import UndeclaredJobs
 from .claiming.wake_signal import WakeSignal
 from .liveness.registration import ProcessInfo, Registration
 from .requests.job_requests import JobRequests
+from .running.alert_delivery import delivery_handler
 from .running.context import RunEnvironment
 from .running.in_flight import InFlightJobs
 from .running.job_loop import JobLoop
@@ -78,6 +79,7 @@ class WorkerParts:
         max_claims: int | None = None,
     ) -> None:
         store, clock = inputs.store, inputs.clock
+        inputs.handlers.add_built_in(delivery_handler(store))
         self.job_loop = JobLoop(asyncio.get_running_loop())
         self.registration = Registration(
             store.processes,

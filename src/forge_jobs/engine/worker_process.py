@@ -28,6 +28,7 @@ from .running.local_cancel import LocalCancels
 from .running.rate_limit import RateLimiter, ensure_default_rate_limits
 from .running.run import RunState
 from .running.run_log import RunLog
+from .services.alerts import Alerts
 from .services.cleanup import Cleanup
 from .services.cron import CronService
 from .services.event_delivery import EventDelivery
@@ -278,6 +279,7 @@ class WorkerProcess:
             Routing(store),
             LimitRepair(store),
             EventDelivery(store),
+            Alerts(store),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
             *self._report_services(),

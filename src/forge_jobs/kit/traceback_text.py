@@ -35,7 +35,18 @@ _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What calls handlers. The other rooms hold handlers of their own (``handlers``, the demo).
 _CALLERS: Final = tuple(
     os.path.join(_PACKAGE, room) + os.sep
-    for room in ("app", "backends", "client", "core", "engine", "kit", "pull", "store", "testing")
+    for room in (
+        "app",
+        "backends",
+        "client",
+        "core",
+        "django",
+        "engine",
+        "kit",
+        "pull",
+        "store",
+        "testing",
+    )
 )
 _STEPS: Final = (
     os.path.join(_PACKAGE, "engine", "steps") + os.sep,

@@ -6,15 +6,19 @@ the jobs page starts here: a field of ``JobSummary``, set in ``job_summary``.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
 
-from forge_jobs.core.instant import Instant, to_datetime
+from forge_jobs.core.instant import SECOND, Instant, to_datetime
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.status import JobStatus
+from forge_jobs.kit import redact
 from forge_jobs.kit.redact import prose
+
+MAX_ARGUMENTS: Final = 200
+_MAX_PAYLOAD_SHOWN: Final = 8 << 10
 
 Counts = Mapping[JobStatus, int]
 
@@ -130,6 +134,14 @@ class JobSummary(View, frozen=True, kw_only=True):
     last_error: str | None
     progress: float | None
     tags: tuple[str, ...]
+    arguments: Annotated[
+        str,
+        Meta(
+            description="The payload as JSON in one line, secrets redacted, cut after "
+            f"{MAX_ARGUMENTS} characters; of a payload above 8 KiB only its size."
+        ),
+    ]
+    ran_s: float | None
 
 
 class JobsPage(View, frozen=True, kw_only=True):
@@ -246,7 +258,25 @@ def job_summary(record: JobRecord) -> JobSummary:
         last_error=None if record.last_error is None else prose(record.last_error),
         progress=record.progress,
         tags=record.tags,
+        arguments=arguments_line(record.payload),
+        ran_s=ran_s(record),
     )
+
+
+def ran_s(record: JobRecord) -> float | None:
+    """How long the last run took, in seconds; None before its end."""
+    if record.started_at is None or record.finished_at is None:
+        return None
+    return max(record.finished_at - record.started_at, 0) / SECOND
+
+
+def arguments_line(payload: bytes) -> str:
+    """A payload in one line, as people see it: redacted, and cut."""
+    if len(payload) > _MAX_PAYLOAD_SHOWN:
+        return f"{len(payload) / 1024:,.0f} KiB"
+    shown = redact.value(msgspec.json.decode(payload))
+    text = msgspec.json.encode(shown).decode()
+    return text if len(text) <= MAX_ARGUMENTS else f"{text[: MAX_ARGUMENTS - 1]}…"
 
 
 def to_json(value: object) -> bytes:

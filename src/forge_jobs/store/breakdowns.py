@@ -34,7 +34,8 @@ class BreakdownStore(Protocol):
     ) -> list[Minute]:
         """What happened per period of this length (one of ``PERIODS``), queue and kind, oldest
         first; ``at`` is the start of the period. Periods that start in the range count, ``until``
-        is excluded. Reads the newest ``limit`` stored entries at most."""
+        is excluded. Reads the newest ``limit`` stored entries at most, with ``kind`` the newest
+        ``limit`` periods."""
         ...
 
     async def tag_days(

@@ -12,6 +12,7 @@ from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.steps import StepWrite
 
 from .breakdowns import BreakdownStore
+from .error_groups import ErrorGroupStore
 from .events import EventStore
 from .jobs import Exchange, Exchanged, JobStore
 from .limits import Limits
@@ -163,6 +164,8 @@ class Store(Protocol):
     def steps(self) -> StepStore: ...
     @property
     def events(self) -> EventStore: ...
+    @property
+    def error_groups(self) -> ErrorGroupStore: ...
     @property
     def maintenance(self) -> Maintenance: ...
     @property

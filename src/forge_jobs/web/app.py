@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
@@ -125,7 +126,7 @@ class MissionControl:
             *(self._page_route(page) for page in PAGES),
             *(self._form_route(form) for form in FORMS if not self.read_only),
             *self._api_routes(),
-            Route("/api/{rest:path}", _UnknownRoute()),
+            Route("/api/{rest:text}", _UnknownRoute()),
         ]
 
     # ----------------------------------------------------------------- authentication and role
@@ -297,6 +298,21 @@ class _MethodDispatch:
             405, "method_not_allowed", text, {"allow": allowed}
         )
         await response(scope, receive, send)
+
+
+class _AnyText(Convertor[str]):
+    """The rest of a path, with slashes and line ends, which ``path`` does not match."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("text", _AnyText())
 
 
 class _UnknownRoute:

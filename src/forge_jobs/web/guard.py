@@ -20,6 +20,8 @@ IdentifiedByToken: TypeAlias = Callable[[Headers], bool]
 MAX_BODY: Final = 2 << 20
 # 2 MiB in 30 s are 70 KB/s: slower than any line that can show the pages.
 BODY_S: Final = 30.0
+# Probes name the address of a pod as their host; the answers say one word to anybody.
+_PROBES: Final = frozenset({"/healthz", "/readyz"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _KINDS: Final = {
     403: "forbidden", 408: "timeout", 413: "too_large", 421: "misdirected", 500: "internal"
@@ -74,7 +76,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._hosts and host_name(host) not in self._hosts:
+        if self._hosts and host_name(host) not in self._hosts and _path(scope) not in _PROBES:
             return 421, "this name is not served here: add it with --allow-host"
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > MAX_BODY:
@@ -86,10 +88,13 @@ class Guard:
         return None
 
 
+def _path(scope: Scope) -> str:
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
+
+
 def _refusal_response(scope: Scope, status: int, text: str) -> Response:
     """JSON below /api, plain text elsewhere."""
-    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
-    if path.startswith("/api/"):
+    if _path(scope).startswith("/api/"):
         return error_responses.problem_response(status, _KINDS[status], text)
     return PlainTextResponse(text + "\n", status)
 

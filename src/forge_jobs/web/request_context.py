@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.ops.actions import JobActions
+from forge_jobs.ops.alerts import AlertActions
 from forge_jobs.ops.audit import Actor
 from forge_jobs.ops.declared_limits import LimitActions
 from forge_jobs.ops.event_actions import EventActions
@@ -75,6 +76,11 @@ class RequestContext:
     def rate_limit_actions(self) -> RateLimitActions:
         """Changes rate limits."""
         return RateLimitActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
+
+    @property
+    def alert_actions(self) -> AlertActions:
+        """Changes and tests alert rules."""
+        return AlertActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def audit_actor(self) -> Actor:

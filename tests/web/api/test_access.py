@@ -196,6 +196,9 @@ async def test_other_sites_and_other_host_names_are_refused() -> None:
             assert (response.status_code, response.json()["kind"]) == (403, "forbidden")
         named = await client.get("/api/jobs", headers={"host": "evil.example"})
         assert named.status_code == 421
+        for probe in ("/healthz", "/readyz"):
+            pod = await client.get(probe, headers={"host": "10.1.2.3:8765"})
+            assert (pod.status_code, pod.text) == (200, "ok\n")
         large = await client.post("/api/jobs/list", content=b" " * (MAX_BODY + 1))
         assert large.status_code == 413
     await harness.forge.aclose()

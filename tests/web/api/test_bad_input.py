@@ -49,6 +49,13 @@ _BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", "/api/limits/nonsense", {"concurrency": 1}, 400, "name"),
     ("POST", "/api/scopes/open", {"scope": ""}, 400, "scope"),
     ("GET", "/api/nothing", None, 404, "openapi.json"),
+    ("GET", "/api/tasks?range=2y", None, 400, "range"),
+    ("GET", "/api/tasks?after=x", None, 400, "after"),
+    ("GET", "/api/tasks/nobody", None, 404, "nobody"),
+    ("GET", "/api/tasks/a%0Ab", None, 400, "kind"),
+    ("GET", "/api/tasks/a%2Fb%0A", None, 404, "openapi.json"),
+    ("GET", "/api/tags/show", None, 400, "tag"),
+    ("GET", "/api/tags/show?tag=a%2Fb%0A%C3%A9", None, 404, "no run"),
 ]  # fmt: skip
 
 

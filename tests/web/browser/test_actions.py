@@ -127,6 +127,7 @@ def test_chosen_rows_keep_their_ticks_and_are_acted_on(page: Page, site: Site) -
     for one in ids[:2]:
         page.locator(f"#job-{one} input").check()
     (another,) = site.enqueue(job("note", "quick", number=9))
+    page.get_by_role("button", name="1 new").click()
     expect(page.locator(f"#job-{another}")).to_be_visible()
     assert page.locator("input[name=ids]:checked").count() == 2
     page.get_by_role("button", name="Cancel").click()

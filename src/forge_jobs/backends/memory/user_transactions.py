@@ -24,7 +24,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.core.steps import StepWrite
 
 _LOG: Final = logging.getLogger("forge_jobs.memory")
-_SILENT: Final = frozenset({"sqlite3", "aiosqlite", "psycopg", "asyncpg"})
+_SILENT: Final = frozenset({"sqlite3", "aiosqlite", "psycopg", "psycopg2", "asyncpg"})
 
 
 class ReservedJob(NamedTuple):

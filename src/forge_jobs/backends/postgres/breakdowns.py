@@ -53,11 +53,16 @@ class PostgresBreakdowns:
         kind: str | None = None,
         limit: int = 20_000,
     ) -> list[Minute]:
-        values = (since, until, queue, kind, max(limit, 0))
-        if length == MINUTE:
-            found = await self._server.ask(self._sql["kind_minutes"], *values, writes=False)
+        if kind is None:
+            names, values = ("minute_periods", "periods"), (since, until, queue, max(limit, 0))
         else:
-            found = await self._server.ask(self._sql["periods"], length, *values, writes=False)
+            starts = range(since + -since % length, until, length)
+            newest = list(starts[max(len(starts) - limit, 0) :])
+            names, values = ("minutes_of_kind", "periods_of_kind"), (newest, kind, queue)
+        if length == MINUTE:
+            found = await self._server.ask(self._sql[names[0]], *values, writes=False)
+        else:
+            found = await self._server.ask(self._sql[names[1]], length, *values, writes=False)
         return group_minutes(filter(roll_up.is_not_empty, map(roll_up.read_minute, found)))
 
     async def tag_days(

@@ -1,12 +1,13 @@
 """Encodes what an exchange writes as arguments of ``exchange_v1``: finishes, releases, start marks
 and notes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
 
+from forge_jobs.backends.shared.error_groups import group_of
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.events import WaitTopic
@@ -16,6 +17,7 @@ from forge_jobs.core.status import Event, JobStatus, targets
 from forge_jobs.store.jobs import Exchange, Note
 
 from . import roll_up, rows
+from .error_groups import heading
 
 _OUTCOMES: Final = frozenset(
     (event, target)
@@ -30,6 +32,7 @@ _claim: Final = attrgetter("key", "epoch")
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _DONE, _THROTTLE, _IS_DONE, _DEAD = Event.DONE, Event.THROTTLE, JobStatus.DONE, JobStatus.DEAD
 
+_NO_GROUP: Final[Mapping[str, str]] = {}
 # For an exchange without writes, and for one without claims.
 NO_WRITES: Final = (None,) * 20
 NO_CLAIMS: Final = (None,) * 5
@@ -48,7 +51,8 @@ class _FinishStep(Struct, frozen=True, omit_defaults=True):
 
 class _OtherFinish(Struct, frozen=True, omit_defaults=True):
     """A finish that is not Done, as the server function reads it. ``stepped``: the job has steps;
-    ``step`` to ``topics`` are its wait; ``payload`` and ``steps`` belong to a restart."""
+    ``step`` to ``topics`` are its wait; ``payload`` and ``steps`` belong to a restart;
+    ``error_group`` and ``heading`` to an error that is counted."""
 
     key: int
     epoch: int
@@ -68,6 +72,8 @@ class _OtherFinish(Struct, frozen=True, omit_defaults=True):
     topics: tuple[WaitTopic, ...] | None = None
     payload: str | None = None
     steps: tuple[_FinishStep, ...] | None = None
+    error_group: str | None = None
+    heading: str | None = None
 
 
 def write_arguments(
@@ -83,6 +89,7 @@ def write_arguments(
             finish.waited_s if timed and finish.event is not Event.MISSING else None,
             None if finish.traceback is None else rows.storable(finish.traceback),
             *(() if finish.steps is None else _step_fields(finish)),
+            **(_NO_GROUP if finish.error is None else _group_fields(finish, finish.error)),
         )
         for finish in finishes
         if finish.event is not _DONE
@@ -162,6 +169,14 @@ def _step_fields(finish: Finish) -> tuple[Any, ...]:
             for step in extra.steps
         )  # fmt: skip
     return True, extra.attempt_returned, extra.run_at, *waits, _text(extra.payload), kept
+
+
+def _group_fields(finish: Finish, error: str) -> Mapping[str, str]:
+    """The error group of a finish, unless it is the search for a worker that has a handler."""
+    if finish.event is Event.MISSING and finish.status is JobStatus.SCHEDULED:
+        return _NO_GROUP
+    group = group_of(error, finish.traceback)
+    return {"error_group": group.id, "heading": heading(group)}
 
 
 def _text(value: bytes | None) -> str | None:

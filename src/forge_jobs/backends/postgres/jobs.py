@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from forge_jobs.backends.shared.error_groups import group_of
 from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
 from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
@@ -20,6 +21,7 @@ from . import rows, sql_files
 from .actions import Actions, Asked
 from .connection.server import Link, Server
 from .enqueue import Enqueuer
+from .error_groups import heading
 from .exchange import Exchanger
 from .notify.notifier import Notifier
 from .queries import Queries
@@ -70,11 +72,12 @@ class PostgresJobs:
 
     async def reap(self, *, crash_note: str, limit: int) -> Reaped:
         note = rows.storable(crash_note)
+        group = group_of(note, None)
 
         async def work(link: Link) -> tuple[Reaped, list[str]]:
             now = await self._now(link)
             await self._declare_dead(link, now)
-            row = await link.row(self._sql["reap"], now, note, limit)
+            row = await link.row(self._sql["reap"], now, note, limit, group.id, heading(group))
             assert row is not None
             dead_letters = await self._exchanger.dead_letters(link, row["died"] or ())
             if dead_letters:

@@ -133,10 +133,13 @@ class Queries:
                 return None if row is None else (row[0], row[1])
             case KeysQuery(sources, below, batch):
                 queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
-                values = (below, batch, *queues, wanted.dedupe_key or wanted.parent or "")
+                values = (
+                    below, batch, *queues, wanted.dedupe_key or "", wanted.group or "",
+                    wanted.parent or "",
+                )  # fmt: skip
                 found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
-            case MatchQuery(keys) if wanted.error is None and wanted.payload is None:
+            case MatchQuery(keys) if wanted.error is None and not wanted.reads_payloads:
                 row = await link.row(
                     self._sql["matching_plain"], _joined(keys), *_plain_values(wanted)
                 )
@@ -192,7 +195,7 @@ def _split(keys: str | None) -> list[int]:
 
 def _plain_values(wanted: Filter) -> tuple[object, ...]:
     values = _values(wanted)
-    return (*values[:5], *values[6:8], values[9])
+    return (*values[:5], *values[6:8], *values[9:])
 
 
 def _values(wanted: Filter) -> tuple[object, ...]:
@@ -202,7 +205,9 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.tag, wanted.dedupe_key,
         None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.payload_needle(wanted.payload),
+        pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
+        None if wanted.owners is None else list(wanted.owners),
+        wanted.group,
         wanted.parent,
     )  # fmt: skip
 
@@ -215,6 +220,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
         return (*(("key",) if live else ()), *(("ended_key",) if ended else ()))
     if wanted.parent is not None:
         return (*(("child",) if live else ()), *(("ended_child",) if ended else ()))
+    if wanted.group is not None:
+        return (*(("group",) if live else ()), *(("ended_group",) if ended else ()))
     if counted is None or not wanted.statuses:
         return ("live", "ended")
     return (*(_live_sources(wanted, counted) if live else ()), *_ended_sources(wanted))

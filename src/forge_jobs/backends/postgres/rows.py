@@ -34,6 +34,10 @@ class _StoredError(msgspec.Struct, frozen=True, array_like=True):
     at: int
     attempt: int
     message: str
+    started_at: int | None = None
+    due_at: int | None = None
+    owner: int | None = None
+    group: str | None = None
 
 
 class StoredStep(msgspec.Struct, frozen=True, array_like=True):
@@ -247,4 +251,10 @@ def _if_any(column: list[Any]) -> list[Any] | None:
 
 def _read_errors(text: str) -> tuple[AttemptError, ...]:
     stored = _stored_errors.decode(text)
-    return tuple(AttemptError(error.at, error.attempt, error.message) for error in stored)
+    return tuple(
+        AttemptError(
+            error.at, error.attempt, error.message, started_at=error.started_at,
+            due_at=error.due_at, owner=error.owner, group=error.group,
+        )
+        for error in stored
+    )  # fmt: skip

@@ -21,6 +21,7 @@ from .breakdowns import PostgresBreakdowns
 from .connection import address
 from .connection.server import Server
 from .enqueue import Enqueuer
+from .error_groups import PostgresErrorGroups
 from .events import PostgresEvents
 from .jobs import PostgresJobs
 from .limits import PostgresLimits
@@ -68,6 +69,7 @@ class PostgresStore:
         )
         self.steps = PostgresSteps(server, self._queries, self.jobs.retry_from)
         self.events = PostgresEvents(server, self._queries, self.jobs.notify)
+        self.error_groups = PostgresErrorGroups(server)
         self._limits = PostgresLimits(server, notifier)
         self.settings = settings = PostgresSettings(server, notifier, self._limits)
         self.queues = Queues(settings, self._limits)
@@ -94,7 +96,7 @@ class PostgresStore:
         found = await (schema.migrate(server) if migrate else schema.read_schema(server))
         schema.check(server, found.status)
         self._tag = self._enqueuer.tag = self._queries.tag = self._transactions.tag = found.tag
-        self._limits.tag = found.tag
+        self._limits.tag = self.error_groups.tag = found.tag
         server.pooled = found.pooled
         server.opened = True
 

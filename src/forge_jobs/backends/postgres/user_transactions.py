@@ -1,9 +1,9 @@
 """``tx=``: enqueues jobs, sends events and stores steps inside a user's own transaction, through
 the user's own connection.
 
-Supported are connections of asyncpg and psycopg, and connections and sessions of SQLAlchemy. None
-of these libraries is imported unless one of its objects is passed in. Asynchronous connections need
-``aenqueue_in``.
+Supported are connections of asyncpg, psycopg and psycopg2, and connections and sessions of
+SQLAlchemy. None of these libraries is imported unless one of its objects is passed in. Asynchronous
+connections need ``aenqueue_in``.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,14 +21,14 @@ from .connection.server import Server
 from .events import answers as event_answers
 from .events import plain as plain_event
 
-LIBRARIES: Final = ("asyncpg", "psycopg", "sqlalchemy")
+LIBRARIES: Final = ("asyncpg", "psycopg", "psycopg2", "sqlalchemy")
 _WRONG_DATABASE: Final = frozenset({"FJ001", "42883", "3F000", "42P01"})
 _LEASE_LOST: Final = "FJ002"
 _STEP_TAKEN: Final = "FJ003"
 _COLUMNS: Final = "e_ordinal, e_key, e_at, e_status, e_duplicate"
 _SUPPORTED: Final = (
-    "pass a connection of asyncpg or psycopg, or a connection or session of SQLAlchemy, to the "
-    "database that holds the jobs"
+    "pass a connection of asyncpg, psycopg or psycopg2, or a connection or session of SQLAlchemy, "
+    "to the database that holds the jobs"
 )
 
 Rows = Sequence[Any]
@@ -108,6 +108,9 @@ class UserTransactions:
         if library == "psycopg" and _has(given, "cursor", "autocommit"):
             _check_psycopg(given)
             return lambda: _psycopg(given, call.query("%s"), call.values)
+        if library == "psycopg2" and _has(given, "cursor", "autocommit"):
+            _check_psycopg2(given)
+            return lambda: _psycopg2(given, call.query("%s"), call.values)
         if library == "sqlalchemy" and _has(given, "execute", "connection"):
             query = _sqlalchemy_query(given, call)
             return lambda: given.execute(query, _named(call.values)).fetchall()
@@ -191,6 +194,20 @@ def _check_psycopg(given: Any) -> None:
         raise BadOption(
             _no_transaction(type(given).__name__, "open one with connection.transaction()")
         )
+
+
+def _check_psycopg2(given: Any) -> None:
+    if given.autocommit and given.info.transaction_status == 0:
+        raise BadOption(
+            _no_transaction(type(given).__name__, "set autocommit to False, or execute BEGIN")
+        )
+
+
+def _psycopg2(given: Any, query: str, values: tuple[Any, ...]) -> Rows:
+    plain = import_module("psycopg2.extensions").cursor
+    with given.cursor(cursor_factory=plain) as cursor:
+        cursor.execute(query, values)
+        return cursor.fetchall()
 
 
 def _psycopg(given: Any, query: str, values: tuple[Any, ...]) -> Rows:

@@ -8,7 +8,7 @@ queries that it yields.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -89,15 +89,7 @@ ChooseSources: TypeAlias = Callable[[Filter, FilterCounts | None], tuple[str, ..
 
 def is_counted(wanted: Filter) -> bool:
     """Whether the counters alone can count the jobs of this filter."""
-    return (
-        wanted.tag is None
-        and wanted.dedupe_key is None
-        and wanted.parent is None
-        and wanted.error is None
-        and wanted.payload is None
-        and wanted.enqueued_from is None
-        and wanted.enqueued_until is None
-    )
+    return wanted == Filter(queue=wanted.queue, kind=wanted.kind, statuses=wanted.statuses)
 
 
 def count_filter(rows: Iterable[Sequence[object]], wanted: Filter) -> FilterCounts:
@@ -123,21 +115,53 @@ def error_needle(error: str) -> str:
     return max((part.strip("*") for part in error.split(HIDDEN)), key=len)
 
 
-def payload_needle(text: str) -> str:
-    """A part of the searched text that every stored payload with a match must contain, in lower
-    case: the longest run of ASCII characters, which every database can convert to lower case."""
-    return max("".join(c if c.isascii() else "\0" for c in text).lower().split("\0"), key=len)
+def payload_needle(wanted: Filter) -> str | None:
+    """A part of the searched texts that every stored payload with a match must contain, in lower
+    case: the longest run of ASCII characters, which every database can convert to lower case. None
+    if the filter does not search in payloads."""
+    if not wanted.reads_payloads:
+        return None
+    runs = _ascii_runs(wanted.payload or "")
+    for _, text in wanted.arguments:
+        # JSON escapes these two; others that it escapes are not printable
+        runs += _ascii_runs(text.replace('"', "\0").replace("\\", "\0"))
+    return max(runs, key=len, default="")
 
 
-def payload_matches(text: str | None, payload: bytes | None) -> bool:
-    """Whether a payload, as it is shown to users, contains a text; ignores case."""
-    if text is None:
+def _ascii_runs(text: str) -> list[str]:
+    plain = "".join(c if c.isascii() and (c.isprintable() or c == "\0") else "\0" for c in text)
+    return plain.lower().split("\0")
+
+
+def payload_matches(wanted: Filter, payload: bytes | None) -> bool:
+    """Whether a payload, as it is shown to users, has the text and the arguments of a filter;
+    ignores case."""
+    if not wanted.reads_payloads:
         return True
-    needle = text.casefold()
+    needle = "" if wanted.payload is None else wanted.payload.casefold()
     if payload is None or needle not in payload.decode().casefold():
         return False
-    shown = msgspec.json.encode(redact.value(msgspec.json.decode(payload)))
-    return needle in shown.decode().casefold()
+    shown = redact.value(msgspec.json.decode(payload))
+    if needle and needle not in msgspec.json.encode(shown).decode().casefold():
+        return False
+    return all(
+        _value_matches(shown, name.split("."), text.casefold()) for name, text in wanted.arguments
+    )
+
+
+def _value_matches(value: object, path: list[str], text: str) -> bool:
+    match value:
+        case list():
+            return any(_value_matches(item, path, text) for item in cast("list[object]", value))
+        case dict() if path:
+            fields = cast("dict[str, object]", value)
+            return path[0] in fields and _value_matches(fields[path[0]], path[1:], text)
+        case str() if not path:
+            return text in value.casefold()
+        case None | bool() | int() | float() if not path:
+            return msgspec.json.encode(value).decode() == text
+        case _:
+            return False
 
 
 def error_matches(error: str | None, last_error: str | None) -> bool:
@@ -211,7 +235,7 @@ def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[ScanQuery, Any, 
         matches = compared.get(error)
         if matches is None:
             matches = compared[error] = error_matches(wanted.error, error)
-        if matches and payload_matches(wanted.payload, payload):
+        if matches and payload_matches(wanted, payload):
             matching.append(key)
     return sorted(matching, reverse=True)
 

@@ -16,7 +16,7 @@ _ASYNC_SQLALCHEMY: Final = frozenset({"AsyncConnection", "AsyncSession", "async_
 def library(transaction: object) -> str:
     """The library of a connection: of the first of its classes that is neither the user's nor
     built in."""
-    known = ("sqlite3", "sqlalchemy", "aiosqlite", "psycopg", "asyncpg")
+    known = ("sqlite3", "sqlalchemy", "aiosqlite", "psycopg", "psycopg2", "asyncpg")
     for kind in type(transaction).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in known:

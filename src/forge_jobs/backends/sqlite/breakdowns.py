@@ -120,11 +120,8 @@ def _periods(
     limit: int,
     connection: sqlite3.Connection,
 ) -> list[Minute]:
-    values = (since, until, queue, kind, limit)
-    statement, values = (
-        (SQL["kind_minutes"], values) if length == MINUTE else (SQL["periods"], (length, *values))
-    )
-    stored, entries, new = connection.execute(statement, values).fetchone()
+    statement, values = _statement(length, since, until, queue, kind, limit)
+    stored, entries, new = connection.execute(SQL[statement], values).fetchone()
     parts = [
         part
         for part in chain(chain.from_iterable(_entries_of(entries)), _minutes_of(new))
@@ -133,6 +130,24 @@ def _periods(
         and kind in (None, part.kind)
     ]
     return group_minutes([*_minutes_of(stored), *by_period(parts, length)])
+
+
+def _statement(
+    length: Instant,
+    since: Instant,
+    until: Instant,
+    queue: str | None,
+    kind: str | None,
+    limit: int,
+) -> tuple[str, tuple[object, ...]]:
+    if kind is None:
+        values = (since, until, queue, limit)
+        return ("minute_periods", values) if length == MINUTE else ("periods", (length, *values))
+    starts = range(since + -since % length, until, length)
+    values = (_text(list(starts[max(len(starts) - limit, 0) :])), kind, queue)
+    return (
+        ("minutes_of_kind", values) if length == MINUTE else ("periods_of_kind", (length, *values))
+    )
 
 
 def _tag_days(

@@ -1,7 +1,7 @@
 """The job contract on SQLite: each method runs an operation on the writer or a query."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -56,12 +56,14 @@ class SqliteJobs:
         reader: Reader,
         liveness: LivenessFiles,
         clock: Clock,
+        next_now: Callable[[Instant], Instant],
     ) -> None:
         self._database = database
         self._writer = writer
         self._reader = reader
         self._liveness = liveness
         self._clock = clock
+        self._next_now = next_now
         self._slow_keys: set[int] = set()
         self.tag = 0
 
@@ -73,15 +75,15 @@ class SqliteJobs:
     def _enqueue_inline(self, operation: Enqueue) -> list[Enqueued] | None:
         """The same on the event loop's thread; None, without effect, if the job has options or
         other writers are busy."""
-        stored = enqueue.insert_on_loop(
-            self._writer, operation.jobs[0], self._clock.now(), self.tag
-        )
+        now = self._next_now(self._clock.now())
+        stored = enqueue.insert_on_loop(self._writer, operation.jobs[0], now, self.tag)
         return None if stored is None else [stored]
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """The same on the calling thread."""
         if len(jobs) == 1:
-            stored = enqueue.insert_single(self._writer, jobs[0], self._clock.now(), self.tag)
+            now = self._next_now(self._clock.now())
+            stored = enqueue.insert_single(self._writer, jobs[0], now, self.tag)
             if stored is not None:
                 return [stored]
         return self._writer.call_here(Enqueue(jobs), durable=True)

@@ -103,7 +103,8 @@ def _scan(
     values = _values(wanted)
     queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
     extra_values: dict[str, tuple[object, ...]] = {
-        "dedupe_key": (wanted.dedupe_key,), "parent": (wanted.parent,),
+        "dedupe_key": (wanted.dedupe_key,), "error_group": (wanted.group,),
+        "parent": (wanted.parent,),
         "due": queues, "claimable": queues, "track": queues,
         **{status: (status,) for status in _INDEXED},
     }  # fmt: skip
@@ -144,6 +145,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
         return ("dedupe_key",)
     if wanted.parent is not None:
         return ("parent",)
+    if wanted.group is not None:
+        return ("error_group",)
     if counted is None or not wanted.statuses:
         return ("all",)
     sources: list[str] = []
@@ -211,7 +214,9 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.tag, wanted.dedupe_key,
         None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.payload_needle(wanted.payload),
+        pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
+        None if wanted.owners is None else as_json(wanted.owners),
+        wanted.group,
         wanted.parent,
     )  # fmt: skip
 

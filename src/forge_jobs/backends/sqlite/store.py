@@ -22,6 +22,7 @@ from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, user_transactions
 from .breakdowns import SqliteBreakdowns
+from .error_group_store import SqliteErrorGroups
 from .history import SqliteEvents, SqliteStepStore
 from .io.blocking import run_blocking
 from .io.reader import Reader
@@ -76,12 +77,16 @@ class SqliteStore:
             database, clock, synchronous=synchronous, notify=self._notifications.notify
         )
         self._reader = Reader(database, clock)
-        self.jobs = SqliteJobs(database, self._writer, self._reader, self._liveness, clock)
+        self._joined_keys = joined_keys = user_transactions.JoinedKeys()
+        self.jobs = SqliteJobs(
+            database, self._writer, self._reader, self._liveness, clock, joined_keys.next_now
+        )
         self.processes = SqliteProcesses(
             database, self._writer, self._reader, self._liveness, clock
         )
         self.steps = SqliteStepStore(self._writer, self._reader)
         self.events = SqliteEvents(self._writer, self._reader)
+        self.error_groups = SqliteErrorGroups(self._writer, self._reader)
         self.settings = settings = SqliteSettings(self._writer, self._reader, clock)
         self._limits = SqliteLimits(self._writer, self._reader)
         self.queues = Queues(settings, self._limits)
@@ -158,10 +163,10 @@ class SqliteStore:
         return self.jobs.exchange_sync(request)
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self._write_in(transaction, user_transactions.insert_jobs(jobs))
+        return self._write_in(transaction, self._joined_keys.insert_jobs(jobs))
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._awrite_in(transaction, user_transactions.insert_jobs(jobs))
+        return await self._awrite_in(transaction, self._joined_keys.insert_jobs(jobs))
 
     def send_in(self, transaction: object, events: Sequence[NewEvent]) -> list[SentEvent]:
         return self._write_in(transaction, user_transactions.send_events(events))

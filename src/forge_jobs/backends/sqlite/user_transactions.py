@@ -35,6 +35,7 @@ from .os.database_file import DatabaseFile
 from .steps import SQL as STEPS_SQL
 
 _SAVEPOINT: Final = "SAVEPOINT forge_jobs_enqueue"
+_MILLISECOND: Final = 1_000
 _RELEASE: Final = "RELEASE forge_jobs_enqueue"
 _ROLL_BACK: Final = "ROLLBACK TO forge_jobs_enqueue"
 
@@ -72,9 +73,38 @@ async def awrite(
     )
 
 
-def insert_jobs(jobs: Sequence[NewJob]) -> Callable[[Tx], list[Enqueued]]:
-    """The operation that stores jobs."""
-    return lambda tx: enqueue.insert_uncounted(tx, jobs)
+class JoinedKeys:
+    """The keys that jobs in users' transactions got from this process.
+
+    A rollback, also of a savepoint, makes SQLite assign the same keys again. An id is made of the
+    key and the millisecond, so that within one it would name another job: keys of rolled-back jobs
+    are skipped.
+    """
+
+    __slots__ = ("_key", "_tag", "_until")
+
+    def __init__(self) -> None:
+        self._tag = self._key = -1
+        self._until: Instant = 0
+
+    def insert_jobs(self, jobs: Sequence[NewJob]) -> Callable[[Tx], list[Enqueued]]:
+        """The operation that stores jobs."""
+
+        def insert(tx: Tx) -> list[Enqueued]:
+            if tx.tag == self._tag and tx.top_key() < self._key:
+                tx.set_top_key(self._key)
+            stored = enqueue.insert_uncounted(tx, jobs)
+            self._tag, self._key = tx.tag, tx.top_key()
+            self._until = (tx.now // _MILLISECOND + 1) * _MILLISECOND
+            return stored
+
+        return insert
+
+    def next_now(self, now: Instant) -> Instant:
+        """The time for a job of a transaction of ours, whose key may be that of a rolled-back job:
+        in another millisecond than that one's."""
+        # Not after a clock was set back.
+        return self._until if 0 < self._until - now <= _MILLISECOND else now
 
 
 def send_events(events: Sequence[NewEvent]) -> Callable[[Tx], list[SentEvent]]:

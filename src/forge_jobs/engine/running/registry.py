@@ -117,6 +117,7 @@ class HandlerRegistry:
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._bare: dict[str, Handler] = {}
+        self._built_in: dict[str, Handler] = {}
         self._hooks: list[AnyRunHook] = []
         self.around_enqueue: Hooks[NewJob, Enqueued] = Hooks()
         self.rate_limits: dict[str, RateLimit] = {}
@@ -181,9 +182,13 @@ class HandlerRegistry:
         on_loop = handler.run_in is RunIn.LOOP
         return replace(handler, call=with_hooks(handler.call, self._hooks, on_loop=on_loop))
 
+    def add_built_in(self, handler: Handler) -> None:
+        """Add a handler of the library itself: no hook surrounds it, and it is not published."""
+        self._built_in[handler.kind] = handler
+
     def get(self, kind: str) -> Handler | None:
         """The handler of a kind."""
-        return self._handlers.get(kind)
+        return self._handlers.get(kind) or self._built_in.get(kind)
 
     def declaration(self, kind: str) -> Declaration | None:
         """What the task or handler of a kind declares; None for a kind without one here."""

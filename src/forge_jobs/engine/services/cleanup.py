@@ -1,4 +1,4 @@
-"""Deletes what is old: terminal jobs past their retention, old minutes, dead processes."""
+"""Deletes what is old: terminal jobs past their retention, minutes, processes, error groups."""
 
 from msgspec import Struct
 
@@ -10,6 +10,8 @@ from forge_jobs.store.jobs import Retention
 from forge_jobs.store.store import Store
 
 AUDIT_KEPT_S = 90 * 86_400
+# After its last failure. As long as dead jobs by default.
+ERROR_GROUPS_KEPT_S = 30 * 86_400
 
 _BATCH = 500
 _EVERY_S = 300.0
@@ -71,6 +73,7 @@ async def cleanup_once(
 async def _clean(store: Store, now: Instant, minutes_ttl_s: float) -> CleanupReport:
     before = now - int(minutes_ttl_s * SECOND)
     await store.metrics.purge_actions(before=now - AUDIT_KEPT_S * SECOND, limit=_BATCH)
+    await store.error_groups.purge(before=now - ERROR_GROUPS_KEPT_S * SECOND, limit=_BATCH)
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),
         minutes=await store.metrics.purge_minutes(before=before, limit=_BATCH),

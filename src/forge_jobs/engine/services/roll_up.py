@@ -1,4 +1,4 @@
-"""Merges written counter entries into totals and minutes."""
+"""Merges written counter entries into totals, minutes and error groups."""
 
 from msgspec import Struct
 
@@ -20,9 +20,13 @@ class RollUp:
         self._store = store
 
     async def tick(self) -> Next:
-        """Merge one batch."""
-        more = await self._store.metrics.roll_up(limit=_LIMIT)
-        return Next.again() if more else Next.after(_INTERVAL_S)
+        """Merge one batch of each."""
+        return Next.again() if await _roll_up(self._store) else Next.after(_INTERVAL_S)
+
+
+async def _roll_up(store: Store) -> bool:
+    more = await store.metrics.roll_up(limit=_LIMIT)
+    return await store.error_groups.roll_up(limit=_LIMIT) or more
 
 
 class RollReport(Struct, frozen=True, kw_only=True):
@@ -36,12 +40,12 @@ class RollReport(Struct, frozen=True, kw_only=True):
 
 
 async def metrics_roll_once(storage: Store) -> RollReport:
-    """Merge everything that was counted so far into minutes and totals.
+    """Merge everything that was counted so far into minutes, totals and groups.
 
     >>> report = asyncio.run(metrics_roll_once(open_storage("memory://")))
     """
     await storage.open()
     rounds = 1
-    while rounds < _MAX_ROUNDS and await storage.metrics.roll_up(limit=_LIMIT):
+    while rounds < _MAX_ROUNDS and await _roll_up(storage):
         rounds += 1
     return RollReport(rounds=rounds)

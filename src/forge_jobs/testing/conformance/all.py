@@ -10,6 +10,7 @@ from .jobs_declare import TestDeclare, TestRoute
 from .jobs_dedupe import TestDedupe, TestKeyRelease, TestRetryAndKeys
 from .jobs_due import TestExpiry, TestPromote
 from .jobs_enqueue import TestEnqueue
+from .jobs_error_groups import TestErrorGroups
 from .jobs_exchange import TestClaims, TestReplies
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
@@ -57,6 +58,7 @@ __all__ = [
     "TestDelete",
     "TestDeregister",
     "TestEnqueue",
+    "TestErrorGroups",
     "TestEventPages",
     "TestEvents",
     "TestExpiry",

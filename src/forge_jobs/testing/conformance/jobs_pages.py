@@ -3,6 +3,7 @@
 import pytest
 
 from forge_jobs.core import ids
+from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Dead, Done, Failed
@@ -180,6 +181,49 @@ class TestPages:
             Filter(enqueued_from=start + SECOND, enqueued_until=start + 3 * SECOND): "cb",
             Filter(queue="q", kind="a", tag="blue", statuses=(JobStatus.FAILED,)): "a",
             Filter(queue="q", kind="a", tag="blue", statuses=(JobStatus.DEAD,)): "",
+        }
+        for wanted, kinds in expected.items():
+            page = await store.jobs.page(wanted, limit=10)
+            assert "".join(job.kind for job in page.jobs) == kinds, wanted
+            count = await store.metrics.count(wanted, cap=100)
+            assert (count.jobs, count.more) == (len(kinds), False), wanted
+
+    async def test_arguments_ends_and_owners(
+        self, store: Store, worker: Process, clock: MovableClock
+    ) -> None:
+        async def job(kind: str, **payload: object) -> None:
+            await enqueue(store, kind=kind, payload=json_payload.encode(payload))
+
+        await job("a", to="Ann@example.com", order=17, customer={"id": 4, "vip": True})
+        await job("b", to="bob@example.com", order=170, tags=["red", "blue"])
+        await job("c", to='say "hi"\\', token="ann@secret", customer={"id": 40})
+        await job("d", to="José")
+        jobs = await worker.claim(free=3)
+        clock.advance(1)
+        ended = clock.now()
+        await worker.send_finishes(worker.build_finish(jobs[0], Dead("refused")))
+        clock.advance(1)
+        await worker.send_finishes(worker.build_finish(jobs[1], Done(None)))
+        dead_or_done = (JobStatus.DEAD, JobStatus.DONE)
+        expected = {
+            Filter(arguments=(("to", "ann@"),)): "a",
+            Filter(arguments=(("to", "EXAMPLE"),)): "ba",
+            Filter(arguments=(("to", "josÉ"),)): "d",
+            Filter(arguments=(("to", 'y "hi"\\'),)): "c",
+            Filter(arguments=(("order", "17"),)): "a",
+            Filter(arguments=(("customer.id", "4"), ("to", "ann"))): "a",
+            Filter(arguments=(("customer.vip", "true"),)): "a",
+            Filter(arguments=(("tags", "blu"),)): "b",
+            Filter(arguments=(("token", "ann@"),)): "",
+            Filter(arguments=(("from", "ann"),)): "",
+            Filter(arguments=(("to", "@"),), payload="170"): "b",
+            Filter(arguments=(("to", "@"),), statuses=(JobStatus.DONE,)): "b",
+            Filter(finished_from=ended): "ba",
+            Filter(finished_until=ended + 1): "a",
+            Filter(finished_from=ended + 1, statuses=dead_or_done): "b",
+            Filter(owners=(worker.key,)): "c",
+            Filter(owners=(worker.key + 1,)): "",
+            Filter(owners=()): "",
         }
         for wanted, kinds in expected.items():
             page = await store.jobs.page(wanted, limit=10)

@@ -2,11 +2,26 @@
 
 from typing import Final
 
-from . import audit, bulk, cron, job_actions, jobs, limits, queues, series, steps, system, workers
+from . import (
+    alerts,
+    audit,
+    bulk,
+    cron,
+    job_actions,
+    jobs,
+    limits,
+    queues,
+    series,
+    steps,
+    system,
+    tasks,
+    workers,
+)
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
-    system, queues, workers, series, jobs, job_actions, steps, bulk, cron, limits, audit
+    system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, cron, limits, alerts,
+    audit,
 )  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(

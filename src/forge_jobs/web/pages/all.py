@@ -3,6 +3,7 @@
 from typing import Final
 
 from . import (
+    alerts,
     audit,
     capacity,
     cron,
@@ -28,6 +29,7 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     capacity.PAGE,
     workers.PAGE,
     limits.PAGE,
+    alerts.PAGE,
     health.PAGE,
     audit.PAGE,
     job.PAGE,
@@ -41,4 +43,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *queues.FORMS,
     *workers.FORMS,
     *limits.FORMS,
+    *alerts.FORMS,
 )

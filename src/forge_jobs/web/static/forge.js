@@ -111,7 +111,7 @@
 
   function show(view, html) {
     var current = $(".current", view);
-    window.Idiomorph.morph(view, html, {
+    window.Idiomorph.morph(view, window.forgeCalm.prepare(view, html), {
       morphStyle: "innerHTML",
       callbacks: {
         beforeNodeMorphed: mayMorph,
@@ -176,6 +176,7 @@
     notice(event.detail);
     if (event.detail.bad) return;
     var form = event.target.closest && event.target.closest("form");
+    window.forgeCalm.showOwnAction();
     if (form) form.touched = false;
     if (form && form.dataset.agreed !== undefined && !form.closest("dialog")) setTimeout(function () { location.href = $("[data-close]", form).href; }, 1500);
     if ($("#bulk").open) $("#bulk").close();
@@ -373,7 +374,7 @@
   window.addEventListener("pageshow", function (event) { if (event.persisted) connect(); });
 
   window.forge = {
-    $: $, all: all, save: save, load: load, setTheme: setTheme, updateChosen: updateChosen,
+    $: $, all: all, show: show, save: save, load: load, setTheme: setTheme, updateChosen: updateChosen,
     togglePause: function () { setRefresh(paused ? (load("pace") === "off" ? "0" : load("pace") || "0") : "off"); }
   };
 

@@ -42,7 +42,7 @@ CREATE OR REPLACE FUNCTION forge.first_event_v1(
     p_topic text, p_after bigint, p_since bigint, p_began_at bigint, p_until bigint) RETURNS SETOF forge.events
 LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT * FROM forge.events e
-    WHERE e.topic = p_topic AND e.seq > p_after AND e.at >= p_since AND e.ends_at >= p_began_at
+    WHERE e.topic BETWEEN p_topic AND p_topic AND e.seq > p_after AND e.at >= p_since AND e.ends_at >= p_began_at
         AND (p_until IS NULL OR e.at <= p_until)
     ORDER BY e.topic, e.seq LIMIT 1
 $$;
@@ -86,10 +86,11 @@ BEGIN
             WITH ORDINALITY AS w(key, epoch, step, ordinal)
         LEFT JOIN LATERAL (
             SELECT true AS current FROM forge.jobs j
-            WHERE j.id = w.key AND j.epoch = w.epoch AND (j.owner = p_owner AND j.status = 'running') IS TRUE
+            WHERE j.id BETWEEN w.key AND w.key AND j.epoch = w.epoch AND (j.owner = p_owner AND j.status = 'running') IS TRUE
         ) AS c ON true
         LEFT JOIN LATERAL (
-            SELECT forge.step_json_v1(s) AS step FROM forge.steps s WHERE c.current AND s.job = w.key AND s.name = w.step
+            SELECT forge.step_json_v1(s) AS step FROM forge.steps s
+            WHERE c.current AND (s.job, s.name) BETWEEN (w.key, w.step) AND (w.key, w.step)
         ) AS s ON true
         WHERE c.current IS NULL OR s.step IS NOT NULL);
 END
@@ -113,7 +114,7 @@ BEGIN
             SELECT w.step, w.epoch, w.began_at, w.deadline, e.seq, e.topic, e.at, e.payload FROM forge.waits w
             LEFT JOIN LATERAL forge.first_event_v1(
                 w.topic, w.after, w.since, w.began_at, CASE WHEN p_due THEN w.deadline END) AS e ON true
-            WHERE w.job = k.id ORDER BY e.seq LIMIT 1
+            WHERE w.job BETWEEN k.id AND k.id ORDER BY e.seq LIMIT 1
         ) AS w ON true
         WHERE p_due OR w.seq IS NOT NULL
     ),
@@ -159,7 +160,7 @@ BEGIN
             SELECT DISTINCT w.job, w.epoch FROM unnest(p_topics) AS t(topic)
             CROSS JOIN LATERAL (
                 SELECT w.job, w.epoch FROM forge.waits w
-                WHERE w.topic = t.topic AND EXISTS (
+                WHERE w.topic BETWEEN t.topic AND t.topic AND EXISTS (
                     SELECT 1 FROM forge.first_event_v1(w.topic, w.after, w.since, w.began_at, NULL))
                 ORDER BY w.topic, w.job LIMIT p_limit
             ) AS w
@@ -242,7 +243,7 @@ BEGIN
     SELECT r.seqs, r.queues INTO v_seqs, queues FROM forge.resume_topics_v1(v_now, p_topics, p_limit) AS r;
     UPDATE forge.events e SET open = true
     WHERE e.seq = ANY (v_new) AND EXISTS (
-        SELECT 1 FROM forge.waits w WHERE w.topic = e.topic AND w.after < e.seq AND w.since <= e.at);
+        SELECT 1 FROM forge.waits w WHERE w.topic BETWEEN e.topic AND e.topic AND w.after < e.seq AND w.since <= e.at);
     v_ordinals := ARRAY(SELECT o FROM generate_series(1, cardinality(p_topics)) AS o
         WHERE o <> ALL (duplicates) ORDER BY o);
     taken := ARRAY(SELECT v_ordinals[array_position(v_new, s)] FROM unnest(v_seqs) AS s);
@@ -283,8 +284,8 @@ BEGIN
     ORDER BY e.ordinal;
     SELECT string_agg(DISTINCT j.queue, ',') INTO v_queues FROM (
         SELECT DISTINCT e.topic FROM json_to_recordset(p_events) AS e(topic text)) AS e
-    CROSS JOIN LATERAL (SELECT w.job FROM forge.waits w WHERE w.topic = e.topic LIMIT 100) AS w
-    JOIN forge.jobs j ON j.id = w.job;
+    CROSS JOIN LATERAL (SELECT w.job FROM forge.waits w WHERE w.topic BETWEEN e.topic AND e.topic LIMIT 100) AS w
+    JOIN forge.jobs j ON j.id BETWEEN w.job AND w.job;
     IF v_queues IS NOT NULL THEN
         PERFORM pg_notify(p_channel, CASE WHEN length(v_queues) > 7900 THEN '*' ELSE v_queues END);
     END IF;
@@ -316,11 +317,11 @@ BEGIN
     IF resumed = 0 THEN
         -- What an older release or a person left: no job is suspended for it.
         DELETE FROM forge.waits w WHERE w.topic = ANY (v_topics) AND NOT EXISTS (
-            SELECT 1 FROM forge.jobs j WHERE j.id = w.job AND j.epoch = w.epoch AND (j.status = 'suspended') IS TRUE);
+            SELECT 1 FROM forge.jobs j WHERE j.id BETWEEN w.job AND w.job AND j.epoch = w.epoch AND (j.status = 'suspended') IS TRUE);
     END IF;
     UPDATE forge.events e SET open = NULL
     WHERE e.topic = ANY (v_topics) AND e.open AND NOT EXISTS (
-        SELECT 1 FROM forge.waits w WHERE w.topic = e.topic AND w.after < e.seq AND w.since <= e.at);
+        SELECT 1 FROM forge.waits w WHERE w.topic BETWEEN e.topic AND e.topic AND w.after < e.seq AND w.since <= e.at);
 END
 $$;
 
@@ -360,7 +361,7 @@ BEGIN
     WHERE NOT pg_try_advisory_xact_lock(forge.topic_lock_v1(t.topic));
     IF v_busy IS NOT NULL THEN
         v_jobs := ARRAY(SELECT k FROM unnest(v_jobs) AS k WHERE NOT EXISTS (
-            SELECT 1 FROM forge.waits w WHERE w.job = k AND w.topic = ANY (v_busy)));
+            SELECT 1 FROM forge.waits w WHERE w.job BETWEEN k AND k AND w.topic = ANY (v_busy)));
         v_topics := ARRAY(SELECT t FROM unnest(v_topics) AS t WHERE t <> ALL (v_busy));
     END IF;
     PERFORM forge.number_events_v1(v_topics);

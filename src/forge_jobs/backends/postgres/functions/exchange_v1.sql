@@ -1,5 +1,5 @@
 -- set: exchange_v1
--- revision: 4
+-- revision: 5
 -- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1, steps_v1, events_v1
 
 -- The hot call of a worker that has something to write.
@@ -103,7 +103,8 @@ BEGIN
                 throttles, unique_waiting, status, queue, kind, payload, owner, exchange,
                 started_at, finished_at, expires_at, dedupe_key, limit_key, lane, lane_order,
                 throttled_since, missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead,
-                trace, options, steps, failed_runs, last_error, errors, progress_note, result)
+                trace, options, steps, failed_runs, last_error, errors, error_group,
+                progress_note, result)
             SELECT
                 id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
                 throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
@@ -111,7 +112,7 @@ BEGIN
                 expires_at,
                 dedupe_key, limit_key, lane, lane_order, throttled_since, missing_since, timeout_s,
                 dedupe_for_s, progress, tags, on_dead, trace, options, steps, failed_runs, last_error, errors,
-                progress_note, p_done_results[ordinal]
+                error_group, progress_note, p_done_results[ordinal]
             FROM deleted
             RETURNING id, dedupe_key IS NOT NULL AS keyed,
                 limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound, lane_order IS NOT NULL AS laned,

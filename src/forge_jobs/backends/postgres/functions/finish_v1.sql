@@ -1,5 +1,5 @@
 -- set: finish_v1
--- revision: 4
+-- revision: 5
 -- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Writes of a worker about jobs it has claimed: notes, finishes other than done, releases.
@@ -162,21 +162,38 @@ BEGIN
             -- real errors out.
             errors = CASE WHEN e.error IS NULL OR (e.event = 'missing' AND e.status = 'scheduled')
                 THEN j.errors
-                ELSE forge.append_error_v1(j.errors, p_now, j.attempts, e.error) END,
+                ELSE forge.append_error_v1(j.errors, p_now, j.attempts, e.error,
+                    COALESCE(j.started_at, p_now - round(e.ran_s * 1000000)::bigint), j.run_at, p_owner,
+                    CASE WHEN t.target <> 'cancelled' THEN e.error_group END) END,
+            error_group = CASE WHEN t.target = 'cancelled' THEN j.error_group
+                ELSE COALESCE(e.error_group, j.error_group) END,
             last_error = CASE WHEN t.target = 'cancelled' THEN c.reason
                 ELSE COALESCE(e.error, j.last_error) END
         FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer, event text, status text,
                 delay_s double precision, error text, ran_s double precision,
-                waited_s double precision, run_at bigint, stepped boolean, returned boolean, step text, payload text)
+                waited_s double precision, run_at bigint, stepped boolean, returned boolean, step text, payload text,
+                error_group text, heading text)
         LEFT JOIN forge.cancel_requests c ON c.job = e.key
         CROSS JOIN LATERAL (
             SELECT CASE WHEN c.job IS NOT NULL THEN 'cancelled'
                 WHEN e.status = 'suspended' AND EXISTS (
-                    SELECT 1 FROM forge.steps s WHERE s.job = e.key AND s.name = e.step) THEN 'pending'
+                    SELECT 1 FROM forge.steps s WHERE s.job BETWEEN e.key AND e.key AND s.name = e.step) THEN 'pending'
                 ELSE e.status END AS target) AS t
         WHERE j.id BETWEEN e.key AND e.key AND j.epoch = e.epoch
             AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.tags, e.event, e.ran_s, e.waited_s
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.tags, j.enqueued_at, e.event, e.ran_s, e.waited_s,
+            e.error, e.error_group, e.heading
+    ),
+    -- Merged into the error groups by the roll-up. Index: the primary key of processes.
+    failed AS (
+        INSERT INTO forge.error_entries (at, failures, error_group, kind, queue, worker, version, heading, latest,
+            jobs, enqueued)
+        SELECT p_now, count(*), error_group, kind, queue,
+            (SELECT p.label FROM forge.processes p WHERE p.id = p_owner),
+            (SELECT p.version FROM forge.processes p WHERE p.id = p_owner),
+            max(heading), left((array_agg(error ORDER BY id DESC))[1], 1000),
+            (array_agg(id ORDER BY id DESC))[1:5], (array_agg(enqueued_at ORDER BY id DESC))[1:5]
+        FROM changed WHERE error_group IS NOT NULL AND status <> 'cancelled' GROUP BY error_group, kind, queue
     ),
     tagged AS (
         INSERT INTO forge.tag_entries (minute, tag, queue, kind, runs, done, retried, dead, ran_s, waited_s)
@@ -274,7 +291,7 @@ BEGIN
             finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
             last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
         FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
-        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.key) AS found) AS s
+        CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM forge.steps s WHERE s.job BETWEEN r.key AND r.key) AS found) AS s
         WHERE j.id BETWEEN r.key AND r.key
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key
     ),

@@ -1,5 +1,5 @@
 -- set: primitives_v1
--- revision: 2
+-- revision: 3
 -- requires: none
 
 -- Small functions that several sets share: the store clock, histogram buckets, error lists, moves to history,
@@ -51,12 +51,14 @@ LANGUAGE sql IMMUTABLE AS $$
     }'::double precision[]))
 $$;
 
--- An error list with one more entry; it keeps the newest 32.
-CREATE OR REPLACE FUNCTION forge.append_error_v1(p_errors jsonb, p_at bigint, p_attempt integer, p_message text)
+-- An error list with one more entry; it keeps the newest 32. p_group: its error group.
+CREATE OR REPLACE FUNCTION forge.append_error_v1(p_errors jsonb, p_at bigint, p_attempt integer, p_message text,
+    p_started_at bigint, p_due_at bigint, p_owner bigint, p_group text)
 RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN jsonb_array_length(p_errors) >= 32 THEN p_errors - 0
             ELSE COALESCE(p_errors, '[]') END
-        || jsonb_build_array(jsonb_build_array(p_at, p_attempt, p_message))
+        || jsonb_build_array(
+            jsonb_build_array(p_at, p_attempt, p_message, p_started_at, p_due_at, p_owner, p_group))
 $$;
 
 -- What last_error says of a job that expired.

@@ -1,5 +1,5 @@
 -- set: processes_v1
--- revision: 3
+-- revision: 4
 -- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Reaping jobs of dead processes, and dividing slots among the living ones.
@@ -7,8 +7,8 @@
 -- Declares processes dead whose lease ran out, and takes running jobs from owners that are dead or unknown: to
 -- pending, to dead when no attempt is left, to cancelled if that was requested. Owners are found one by one in the
 -- index jobs_owner, so that no row of a living one is read. An owner that is storing steps right now is left for the
--- next time, as is a job whose row is locked (steps_v1).
-CREATE OR REPLACE FUNCTION forge.reap_v1(p_now bigint, p_note text, p_limit integer,
+-- next time, as is a job whose row is locked (steps_v1). p_group and p_heading: the error group of p_note.
+CREATE OR REPLACE FUNCTION forge.reap_v1(p_now bigint, p_note text, p_limit integer, p_group text, p_heading text,
     OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean,
     OUT died bigint[], OUT queues text[])
 LANGUAGE plpgsql VOLATILE
@@ -54,12 +54,14 @@ BEGIN
             expires_at = CASE WHEN t.stepped THEN NULL ELSE j.expires_at END,
             finished_at = CASE WHEN t.target = 'pending' THEN NULL ELSE p_now END,
             errors = CASE WHEN t.started
-                THEN forge.append_error_v1(j.errors, p_now, j.attempts, p_note) ELSE j.errors END,
+                THEN forge.append_error_v1(j.errors, p_now, j.attempts, p_note, j.started_at, j.run_at, j.owner,
+                    CASE WHEN t.target <> 'cancelled' THEN p_group END) ELSE j.errors END,
+            error_group = CASE WHEN t.started AND t.target <> 'cancelled' THEN p_group ELSE j.error_group END,
             last_error = CASE WHEN t.target = 'cancelled' THEN t.reason
                 WHEN t.started THEN p_note ELSE j.last_error END
         FROM (
-            SELECT r.id, c.reason, r.started_at IS NOT NULL AS started,
-                EXISTS (SELECT 1 FROM forge.steps s WHERE s.job = r.id) AS stepped,
+            SELECT r.id, r.owner, c.reason, r.started_at IS NOT NULL AS started,
+                EXISTS (SELECT 1 FROM forge.steps s WHERE s.job BETWEEN r.id AND r.id) AS stepped,
                 r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer AS kept,
                 CASE WHEN c.job IS NOT NULL THEN 'cancelled'
                     WHEN r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer
@@ -69,7 +71,18 @@ BEGIN
             WHERE r.id = ANY (v_jobs)
         ) AS t
         WHERE j.id BETWEEN t.id AND t.id
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key, t.started, j.on_dead
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, j.limit_key, j.enqueued_at, t.started, t.owner,
+            j.on_dead
+    ),
+    failed AS (
+        INSERT INTO forge.error_entries (at, failures, error_group, kind, queue, worker, version, heading, latest,
+            jobs, enqueued)
+        SELECT p_now, count(*), p_group, c.kind, c.queue,
+            (SELECT p.label FROM forge.processes p WHERE p.id = c.owner),
+            (SELECT p.version FROM forge.processes p WHERE p.id = c.owner),
+            p_heading, p_note, (array_agg(c.id ORDER BY c.id DESC))[1:5],
+            (array_agg(c.enqueued_at ORDER BY c.id DESC))[1:5]
+        FROM changed c WHERE c.started AND c.status <> 'cancelled' GROUP BY c.kind, c.queue, c.owner
     ),
     counted AS (
         INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried)

@@ -82,7 +82,8 @@ BEGIN
         LEFT JOIN LATERAL (
             SELECT s.epoch, forge.step_json_v1(s) AS step FROM forge.steps s
             JOIN forge.jobs j ON j.id BETWEEN s.job AND s.job AND j.epoch = g.epoch
-            WHERE s.job = g.key AND s.name = g.name AND (j.owner = p_owner AND j.status = 'running') IS TRUE
+            WHERE (s.job, s.name) BETWEEN (g.key, g.name) AND (g.key, g.name)
+                AND (j.owner = p_owner AND j.status = 'running') IS TRUE
         ) AS s ON true
         WHERE s.epoch IS DISTINCT FROM g.epoch
             OR NOT EXISTS (SELECT 1 FROM unnest(v_jobs, v_names) AS w(job, name)

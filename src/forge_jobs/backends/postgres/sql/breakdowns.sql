@@ -19,28 +19,53 @@ GROUP BY c.queue, c.kind, c.status HAVING sum(c.jobs) <> 0 ORDER BY c.queue, c.k
     0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
     NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM forge.periods WHERE length = $1 AND at >= $2 AND at < $3 AND ($4::text IS NULL OR queue = $4)
-    AND ($5::text IS NULL OR kind = $5)
-ORDER BY at DESC LIMIT $6)
+ORDER BY at DESC LIMIT $5)
 UNION ALL
 SELECT minute - minute % $1, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
-FROM forge.counter_entries WHERE minute - minute % $1 >= $2 AND minute - minute % $1 < $3 AND ($4::text IS NULL OR queue = $4)
-    AND ($5::text IS NULL OR kind = $5);
+FROM forge.counter_entries WHERE minute - minute % $1 >= $2 AND minute - minute % $1 < $3 AND ($4::text IS NULL OR queue = $4);
 
--- name: kind_minutes
+-- name: minute_periods
 -- The same per minute. Index: the primary key.
 (SELECT at, queue, kind, '' AS source, NULL AS target, 0 AS jobs, enqueued, started, done, retried,
     dead, cancelled, throttled, released, waited::text, ran::text, took::text,
     0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
     NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM forge.minutes WHERE at >= $1 AND at < $2 AND ($3::text IS NULL OR queue = $3)
-    AND ($4::text IS NULL OR kind = $4)
-ORDER BY at DESC LIMIT $5)
+ORDER BY at DESC LIMIT $4)
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
-FROM forge.counter_entries WHERE minute >= $1 AND minute < $2 AND ($3::text IS NULL OR queue = $3)
-    AND ($4::text IS NULL OR kind = $4);
+FROM forge.counter_entries WHERE minute >= $1 AND minute < $2 AND ($3::text IS NULL OR queue = $3);
+
+-- name: periods_of_kind
+-- The same for one kind, whose queues are those of its totals: one search per start of a period and queue, however many
+-- kinds there are. Index: the primary keys.
+SELECT p.at, p.queue, p.kind, '' AS source, NULL AS target, 0 AS jobs, p.enqueued, p.started, p.done, p.retried,
+    p.dead, p.cancelled, p.throttled, p.released, p.waited::text, p.ran::text, p.took::text,
+    0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
+    NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
+FROM unnest($2::bigint[]) AS n(at)
+CROSS JOIN (SELECT queue FROM forge.totals WHERE kind = $3 AND ($4::text IS NULL OR queue = $4)) AS t
+JOIN forge.periods p ON p.length = $1 AND p.at = n.at AND p.queue = t.queue AND p.kind = $3
+UNION ALL
+SELECT minute - minute % $1, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
+    NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
+FROM forge.counter_entries WHERE minute - minute % $1 = ANY ($2::bigint[]) AND kind = $3 AND ($4::text IS NULL OR queue = $4);
+
+-- name: minutes_of_kind
+-- The same per minute. Index: the primary keys.
+SELECT m.at, m.queue, m.kind, '' AS source, NULL AS target, 0 AS jobs, m.enqueued, m.started, m.done, m.retried,
+    m.dead, m.cancelled, m.throttled, m.released, m.waited::text, m.ran::text, m.took::text,
+    0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
+    NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
+FROM unnest($1::bigint[]) AS n(at)
+CROSS JOIN (SELECT queue FROM forge.totals WHERE kind = $2 AND ($3::text IS NULL OR queue = $3)) AS t
+JOIN forge.minutes m ON m.at = n.at AND m.queue = t.queue AND m.kind = $2
+UNION ALL
+SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
+    NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
+FROM forge.counter_entries WHERE minute = ANY ($1::bigint[]) AND kind = $2 AND ($3::text IS NULL OR queue = $3);
 
 -- name: add_periods
 -- Adds to what happened in hours and days, in the order of their keys as in add_minutes. Index: the primary key.

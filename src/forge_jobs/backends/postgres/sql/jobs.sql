@@ -113,7 +113,7 @@ FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id + 0;
 
 -- name: reap
 -- Takes jobs from dead processes.
-SELECT * FROM forge.reap_v1($1, $2, $3);
+SELECT * FROM forge.reap_v1($1, $2, $3, $4, $5);
 
 -- name: expire
 -- Cancels waiting jobs that have expired.

@@ -70,7 +70,7 @@ def finish_row(
         # It ran: the next search for a worker that can run it has the whole budget again.
         details.missing_since = None
     details.crashes += finish.event is Event.CRASH
-    _record_error(tx, row, details, finish)
+    _record_error(tx, row, details, finish, target)
     attempt_returned = finish.event in _GIVES_ATTEMPT_BACK and target in _WAITS
     if finish.steps is not None:
         attempt_returned |= finish.steps.attempt_returned and target is JobStatus.FAILED
@@ -156,7 +156,8 @@ def reap(tx: JobTransaction[R], row: R, crash_note: str) -> JobStatus:
     )
     if started:
         details.crashes += 1
-        transitions.add_error(row, details, crash_note, tx.now)
+        counted = target is not JobStatus.CANCELLED
+        transitions.add_error(tx, row, details, crash_note, counted=counted)
     if target is JobStatus.CANCELLED:
         row.last_error = details.cancel_reason
     row.set_details(details)
@@ -226,13 +227,18 @@ def _throttle(tx: JobTransaction[R], row: R, details: Details, finish: Finish) -
     return delay_s
 
 
-def _record_error(tx: JobTransaction[R], row: R, details: Details, finish: Finish) -> None:
+def _record_error(
+    tx: JobTransaction[R], row: R, details: Details, finish: Finish, target: JobStatus
+) -> None:
     if finish.error is None:
         return
     if finish.event is Event.MISSING and finish.status is JobStatus.SCHEDULED:
         # It recurs every few seconds during a deploy and would displace the real errors.
         row.last_error = finish.error
     else:
-        transitions.add_error(row, details, finish.error, tx.now)
+        counted = target is not JobStatus.CANCELLED
+        transitions.add_error(
+            tx, row, details, finish.error, traceback=finish.traceback, counted=counted
+        )
         if finish.traceback is not None:
             tx.add_traceback(row, finish.traceback)

@@ -60,6 +60,8 @@ def entries(row: Row) -> Iterator[tuple[Group, Position]]:
         yield ("ended", queue, status), (row.finished_at or 0, key)
     elif row.run_at != NEVER:
         yield ("due", queue), (row.run_at, key)
+    if (group := row.error_group) is not None:
+        yield ("error group", group), (key,)
     if is_unrouted(row.job.options):
         yield ("unrouted", row.kind), (key,)
     if row.expires_at is not None and status in WAITING:
@@ -93,6 +95,10 @@ class JobIndex:
     def newest(self, below: int | None = None) -> Iterator[int]:
         """All jobs with keys below the given one, newest first."""
         return (key for (key,) in self._entries.scan_down(_JOBS, below))
+
+    def of_error_group(self, group: str, below: int | None = None) -> Iterator[int]:
+        """The jobs of an error group with keys below the given one, newest first."""
+        return (key for (key,) in self._entries.scan_down(("error group", group), below))
 
     def tracks(self, queue: str) -> list[str]:
         """The tracks of a queue that have pending jobs; "" for jobs that have no track."""

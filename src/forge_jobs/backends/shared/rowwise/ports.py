@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from forge_jobs.backends.shared.error_groups import FailedAttempt
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, LogLine, NewJob, Successor, UniqueWhile
 from forge_jobs.core.retry import Backoff
@@ -117,10 +118,12 @@ class JobTransaction(Protocol[R]):
 
     ``tag`` is the store's part of public ids. ``touched_buckets`` are the limit buckets whose held
     jobs may be admitted because of it, in order; ``limit_buckets.admit_touched`` handles them
-    before the commit. ``notify_queues`` are notified after the commit.
+    before the commit. ``failures`` are failed attempts with the keys of their jobs; the store
+    counts them in their error groups before the commit. ``notify_queues`` are notified after it.
     """
 
     touched_buckets: dict[str, None]
+    failures: "list[tuple[int, FailedAttempt]]"
 
     @property
     def now(self) -> Instant: ...

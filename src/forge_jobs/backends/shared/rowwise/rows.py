@@ -4,7 +4,14 @@ from msgspec import Struct, structs
 
 from forge_jobs.core.declaration import routed
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import ClaimedJob, JobRecord, LaneOrder, NewJob, shown_progress
+from forge_jobs.core.job import (
+    ClaimedJob,
+    JobRecord,
+    LaneOrder,
+    NewJob,
+    last_group,
+    shown_progress,
+)
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.processes import NewProcess, ProcessRecord, ProcessStats
 
@@ -72,6 +79,12 @@ class Row(Struct):
     def lane_bucket(self) -> str | None:
         job = self.job
         return None if job.lane is None else bound_lane(job.queue, job.lane, job.order)
+
+    @property
+    def error_group(self) -> str | None:
+        """The error group of the last failed attempt."""
+        details = self.stored_details
+        return None if details is None else last_group(details.errors)
 
     @property
     def strict(self) -> bool:

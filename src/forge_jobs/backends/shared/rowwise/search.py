@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_matches, payload_matches
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.parent import PARENT
 from forge_jobs.core.selection import Cursor, Filter
+from forge_jobs.core.status import JobStatus
 
 from .rows import Row
 from .tables import Tables
@@ -41,7 +43,9 @@ def find_rows(
     max_rows = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, max_matches + 1)
     rows: list[Row] = []
     rows_read = last = 0
-    for key in tables.index.newest(None if after is None else _cursor_key(tables, after)):
+    below = None if after is None else _cursor_key(tables, after)
+    newest, group = tables.index.newest, wanted.group
+    for key in newest(below) if group is None else tables.index.of_error_group(group, below):
         if rows_read == max_rows:
             return RowPage(rows, f"{tables.tag:x}-{key + 1:x}", True, rows_read)
         rows_read += 1
@@ -63,12 +67,25 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.parent is None or (job.options or {}).get(PARENT) == wanted.parent)
+        and wanted.group in (None, row.error_group)
         and (wanted.tag is None or wanted.tag in job.tags)
         and error_matches(wanted.error, row.last_error)
-        and payload_matches(wanted.payload, job.payload)
+        and payload_matches(wanted, job.payload)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
+        and _within(row.finished_at, wanted.finished_from, wanted.finished_until)
+        and (
+            wanted.owners is None
+            or (row.status is JobStatus.RUNNING and row.owner in wanted.owners)
+        )
     )
+
+
+def _within(at: Instant | None, start: Instant | None, until: Instant | None) -> bool:
+    """Whether an end lies in a range; a job that has not ended is in the open range alone."""
+    if start is None and until is None:
+        return True
+    return at is not None and (start is None or at >= start) and (until is None or at < until)
 
 
 def _cursor_key(tables: Tables, cursor: Cursor) -> int:

@@ -21,6 +21,7 @@ from forge_jobs.store.store import (
 from forge_jobs.store.token_buckets import TokenBuckets
 
 from .breakdowns import RowwiseBreakdowns
+from .error_groups import RowwiseErrorGroups
 from .history import RowwiseEvents, RowwiseSteps
 from .jobs import RowwiseJobs
 from .limits import RowwiseLimits
@@ -47,6 +48,7 @@ class RowwiseStore:
         self.settings = settings = RowwiseSettings(storage)
         self.steps = RowwiseSteps(storage)
         self.events = RowwiseEvents(storage)
+        self.error_groups = RowwiseErrorGroups(storage)
         limits = RowwiseLimits(storage)
         self.queues = Queues(settings, limits)
         self.limits = Limits(settings, limits, self.now)

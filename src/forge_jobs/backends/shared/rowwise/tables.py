@@ -14,6 +14,7 @@ from forge_jobs.backends.shared.tracebacks import StoredTraceback
 from forge_jobs.core import ids
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import Minute
+from forge_jobs.core.error_groups import ErrorGroup
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
@@ -71,6 +72,7 @@ class Tables:
         self.dedupe_entries = table("dedupe_entries", tuple[str, str], DedupeEntry)
         self.logs = table("logs", int, tuple[LogLine, ...])
         self.tracebacks = table("tracebacks", int, tuple[StoredTraceback, ...])
+        self.error_groups = table("error_groups", str, ErrorGroup)
         self.steps = table("steps", int, dict[str, StepRecord])
         self.waits = table("waits", int, StoredWait)
         self.events = table("events", int, StoredEvent)

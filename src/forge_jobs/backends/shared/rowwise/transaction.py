@@ -2,11 +2,14 @@
 
 import copy
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from msgspec import structs
 
+from forge_jobs.backends.shared import error_groups
+from forge_jobs.backends.shared.error_groups import FailedAttempt
 from forge_jobs.backends.shared.tracebacks import StoredTraceback
 from forge_jobs.core import ids
 from forge_jobs.core.counters import Minute, merge_minutes
@@ -19,6 +22,7 @@ from forge_jobs.core.throttle import OPEN, Gate
 
 from . import limit_buckets, tag_days, transitions
 from .counters import TransactionCounters
+from .group_table import RowGroupTable, worker_of
 from .ports import KeyHolder
 from .rows import Row
 from .step_tables import RowSteps
@@ -38,10 +42,11 @@ class Transaction:
         self.notify_queues: set[str] = set()
         self.notify_all = False
         self.touched_buckets: dict[str, None] = {}
+        self.failures: list[tuple[int, FailedAttempt]] = []
         self.steps = RowSteps(tables, now)
 
     def before_commit(self) -> None:
-        """The last writes: admitted jobs and counters."""
+        """The last writes: admitted jobs, counters and error groups."""
         limit_buckets.admit_touched(self)
         tables = self.tables
         tables.next_key("changes")
@@ -54,6 +59,10 @@ class Transaction:
         for minute in self.counters.minutes():
             _add_minute(tables, minute)
         tag_days.add(tables, self.counters.tag_parts())
+        if self.failures:
+            attempts = [attempt for _, attempt in self.failures]
+            table = RowGroupTable(tables)
+            error_groups.count(table, attempts, self.now, partial(worker_of, tables))
 
     def raise_control_version(self) -> None:
         """After an operator's action: every process reads its settings again."""

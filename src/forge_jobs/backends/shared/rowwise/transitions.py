@@ -7,15 +7,15 @@ of the row before it and store the row after it.
 from collections.abc import Sequence
 from typing import Final
 
+from forge_jobs.backends.shared.error_groups import FailedAttempt, group_of
 from forge_jobs.core import dead_letter, ids
 from forge_jobs.core.errors import Invalid
-from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import ERRORS_KEPT, AttemptError
 from forge_jobs.core.status import TERMINAL, TRANSITIONS, Attempts, Event, JobStatus
 
 from . import dedupe_keys
 from .details import Details
-from .ports import JobRow, JobTransaction, R
+from .ports import JobTransaction, R
 
 EXPIRED: Final = "expired before it could start"
 DELETED: Final = "deleted while it was running"
@@ -128,11 +128,33 @@ def delete(tx: JobTransaction[R], rows: Sequence[R]) -> None:
     tx.delete(rows)
 
 
-def add_error(row: JobRow, details: Details, message: str, now: Instant) -> None:
-    """Set the last error and add it to the bounded history of errors."""
+def add_error(
+    tx: JobTransaction[R],
+    row: R,
+    details: Details,
+    message: str,
+    *,
+    traceback: str | None = None,
+    counted: bool,
+) -> None:
+    """Set the last error and add it to the bounded history of errors. ``counted``: the attempt
+    failed, so that it is counted in its error group."""
     row.last_error = message
-    error = AttemptError(now, row.attempts, message)
+    group = group_of(message, traceback) if counted else None
+    error = AttemptError(
+        tx.now,
+        row.attempts,
+        message,
+        started_at=row.started_at,
+        due_at=row.run_at,
+        owner=row.owner,
+        group=None if group is None else group.id,
+    )
     details.errors = (*details.errors, error)[-ERRORS_KEPT:]
+    if group is not None:
+        job_id = ids.job_id(row.key, row.enqueued_at, tx.tag)
+        attempt = FailedAttempt(job_id, row.owner, row.kind, row.queue, message, group)
+        tx.failures.append((row.key, attempt))
 
 
 def _update_buckets(tx: JobTransaction[R], row: R, source: JobStatus, event: Event) -> None:

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from forge_jobs.backends.shared.error_groups import FailedAttempt
 from forge_jobs.backends.shared.rowwise import limit_buckets
 from forge_jobs.backends.shared.rowwise.ports import KeyHolder
 from forge_jobs.backends.shared.sql_text import SqlText
+from forge_jobs.backends.sqlite import error_groups
 from forge_jobs.backends.sqlite.counters import SQL, Counters, Execute
 from forge_jobs.backends.sqlite.json_text import as_json, read_keys
 from forge_jobs.backends.sqlite.limit_buckets import SQL as LIMITS_SQL
@@ -62,7 +64,8 @@ class Tx:
 
     __slots__ = (
         "_control_changed", "_ingested_key", "_is_durable", "_top_key", "after_commit", "counters",
-        "entry_id", "execute", "ingested", "notify_queues", "now", "tag", "touched_buckets",
+        "entry_id", "execute", "failures", "ingested", "notify_queues", "now", "tag",
+        "touched_buckets",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +80,7 @@ class Tx:
         self.after_commit: list[Callable[[], object]] = []
         # Limit buckets whose held jobs may be admitted because of this transaction; in order.
         self.touched_buckets: dict[str, None] = {}
+        self.failures: list[tuple[int, FailedAttempt]] = []
         self.ingested = False
         self.entry_id = 0
         self._ingested_key = -1
@@ -144,6 +148,8 @@ class Tx:
         if self.ingested and self._top_key > self._ingested_key:
             self.execute(_SET_INGESTED, (self._top_key,))
         self.write_counters()
+        if self.failures:
+            error_groups.count(self.execute, self.failures, self.now)
 
     def write_counters(self) -> None:
         """Write the counters collected so far."""

@@ -31,8 +31,8 @@ SELECT
     (SELECT json_group_array(json(data))
      FROM (SELECT data FROM forge_periods
            WHERE length = ?1 AND at >= ?2 AND at < ?3
-             AND (?4 IS NULL OR queue = ?4) AND (?5 IS NULL OR kind = ?5)
-           ORDER BY at DESC LIMIT ?6)),
+             AND (?4 IS NULL OR queue = ?4)
+           ORDER BY at DESC LIMIT ?5)),
     (SELECT json_group_array(json(data)) FROM forge_counter_entries),
     (SELECT json_group_array(json_object('at', minute, 'queue', queue, 'kind', kind,
                                          'enqueued', jobs))
@@ -43,14 +43,50 @@ SELECT
          GROUP BY minute, queue, kind
      ));
 
--- name: kind_minutes
+-- name: minute_periods
 -- The same per minute. Index: primary keys.
 SELECT
     (SELECT json_group_array(json(data))
      FROM (SELECT data FROM forge_minutes
            WHERE at >= ?1 AND at < ?2
-             AND (?3 IS NULL OR queue = ?3) AND (?4 IS NULL OR kind = ?4)
-           ORDER BY at DESC LIMIT ?5)),
+             AND (?3 IS NULL OR queue = ?3)
+           ORDER BY at DESC LIMIT ?4)),
+    (SELECT json_group_array(json(data)) FROM forge_counter_entries),
+    (SELECT json_group_array(json_object('at', minute, 'queue', queue, 'kind', kind,
+                                         'enqueued', jobs))
+     FROM (
+         SELECT enqueued_at / 60000000 * 60000000 AS minute, queue, kind, count(*) AS jobs
+         FROM forge_jobs
+         WHERE id > (SELECT ingested FROM forge_meta)
+         GROUP BY minute, queue, kind
+     ));
+
+-- name: periods_of_kind
+-- The same for one kind, whose queues are those of its totals: one search per start of a period and
+-- queue, however many kinds there are. Index: primary keys.
+SELECT
+    (SELECT json_group_array(json(p.data))
+     FROM json_each(?2) AS n
+     JOIN (SELECT queue FROM forge_totals WHERE kind = ?3 AND (?4 IS NULL OR queue = ?4)) AS t
+     CROSS JOIN forge_periods AS p
+       ON p.length = ?1 AND p.at = n.value AND p.queue = t.queue AND p.kind = ?3),
+    (SELECT json_group_array(json(data)) FROM forge_counter_entries),
+    (SELECT json_group_array(json_object('at', minute, 'queue', queue, 'kind', kind,
+                                         'enqueued', jobs))
+     FROM (
+         SELECT enqueued_at / 60000000 * 60000000 AS minute, queue, kind, count(*) AS jobs
+         FROM forge_jobs
+         WHERE id > (SELECT ingested FROM forge_meta)
+         GROUP BY minute, queue, kind
+     ));
+
+-- name: minutes_of_kind
+-- The same per minute. Index: primary keys.
+SELECT
+    (SELECT json_group_array(json(m.data))
+     FROM json_each(?1) AS n
+     JOIN (SELECT queue FROM forge_totals WHERE kind = ?2 AND (?3 IS NULL OR queue = ?3)) AS t
+     CROSS JOIN forge_minutes AS m ON m.at = n.value AND m.queue = t.queue AND m.kind = ?2),
     (SELECT json_group_array(json(data)) FROM forge_counter_entries),
     (SELECT json_group_array(json_object('at', minute, 'queue', queue, 'kind', kind,
                                          'enqueued', jobs))

@@ -1,0 +1,60 @@
+"""Make an environment for a version of Django and of Python: ``.venv/django/<django>-<python>``.
+
+It has the pinned requirements of that Django (requirements/django52.txt and so on) and the package
+itself, linked to this folder; no test tools, since the test project runs with Django's own.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.python_environments import ROOT, NoPython, find, own, version
+
+DJANGOS = ("5.2", "6.0", "6.1")
+# Django 6 needs Python 3.12.
+PYTHONS = ("3.12", "3.13")
+
+
+def newest_python() -> str | None:
+    """A Python on which the newest Django runs; None if this machine has none."""
+    candidates = [own(), *PYTHONS]
+    return next((one for one in candidates if one in PYTHONS and find(one)), None)
+
+
+def environment(django: str, minor: str) -> Path:
+    """The interpreter of a ready environment."""
+    program = find(minor)
+    if program is None:
+        raise NoPython(f"no Python {minor} with venv here: install one, or name others")
+    home = Path(sys.prefix) / "django" / f"{django}-{minor}"
+    python = home / "bin" / "python"
+    pins = ROOT / "requirements" / f"django{django.replace('.', '')}.txt"
+    digest = hashlib.sha256(pins.read_bytes() + (ROOT / "pyproject.toml").read_bytes())
+    stamp, wanted = home / "ready", f"{version(program)} {digest.hexdigest()}"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return python
+    print(f"Making an environment for Django {django} on Python {version(program)} ...", flush=True)
+    shutil.rmtree(home, ignore_errors=True)
+    _run([program, "-m", "venv", home])
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-qq"]
+    _run([*pip, "--require-hashes", "-r", pins])
+    _run([*pip, "--no-deps", "--no-build-isolation", "-e", ROOT])
+    stamp.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _run(command: list[object]) -> None:
+    done = subprocess.run([str(word) for word in command], check=False, cwd=ROOT)
+    if done.returncode:
+        words = " ".join(str(word) for word in command[1:4])
+        raise NoPython(f"the environment cannot be made: {words} … ended with {done.returncode}")
+
+
+if __name__ == "__main__":
+    chosen = newest_python()
+    if chosen is None:
+        print(f"Django {DJANGOS[-1]} is not tested here: it needs Python {' or '.join(PYTHONS)}.")
+    else:
+        environment(DJANGOS[-1], chosen)

@@ -1,0 +1,214 @@
+"""Error groups: the counters of failures that have the same cause.
+
+A store keeps one record per group. ``merged`` adds failures to it; every part of a record is
+bounded, so that a group costs the same whether it has ten failures or ten million.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct, structs
+
+from .instant import MINUTE, Instant
+
+HOUR: Final = 60 * MINUTE
+MAX_GROUPS: Final = 1_000
+MAX_VALUES: Final = 50
+MAX_SAMPLES: Final = 5
+MAX_LATEST_CHARS: Final = 500
+MINUTES_KEPT: Final = 120
+HOURS_KEPT: Final = 24 * 14
+# The group of failures that would have been another group in a full store, and the value that
+# stands for the rest of a bounded set.
+OTHER: Final = "other"
+
+
+class GroupState(StrEnum):
+    """*open*: nobody resolved it. *resolved*: not seen since. *returned*: seen after that."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+    RETURNED = "returned"
+
+
+class FailureCount(Struct, frozen=True, kw_only=True):
+    """Failures of one group, kind, queue and worker; ``jobs`` are ids of some of them."""
+
+    group: str
+    type: str = ""
+    message: str = ""
+    frame: str = ""
+    latest: str = ""
+    at: Instant
+    kind: str
+    queue: str
+    worker: str = ""
+    version: str = ""
+    count: int = 1
+    jobs: tuple[str, ...] = ()
+
+
+class ErrorGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One group as it is stored.
+
+    ``latest`` is the newest message as it was. ``minutes`` and ``hours`` are failures by the start
+    of their minute or hour, oldest first; only those that have some. ``kinds`` to ``versions`` are
+    failures by value, at most 50 values each and the rest as ``other``. ``samples`` are ids of the
+    newest jobs, newest first.
+    """
+
+    id: str
+    type: str = ""
+    message: str = ""
+    frame: str = ""
+    latest: str = ""
+    count: int = 0
+    first_at: Instant = 0
+    last_at: Instant = 0
+    minutes: tuple[tuple[Instant, int], ...] = ()
+    hours: tuple[tuple[Instant, int], ...] = ()
+    kinds: Mapping[str, int] = {}
+    queues: Mapping[str, int] = {}
+    workers: Mapping[str, int] = {}
+    versions: Mapping[str, int] = {}
+    samples: tuple[str, ...] = ()
+    resolved_at: Instant | None = None
+    resolved_by: str = ""
+    returned_at: Instant | None = None
+
+    @property
+    def state(self) -> GroupState:
+        if self.resolved_at is None:
+            return GroupState.OPEN
+        return GroupState.RESOLVED if self.returned_at is None else GroupState.RETURNED
+
+    @property
+    def title(self) -> str:
+        """``ValueError: no user <n>``."""
+        return ": ".join(part for part in (self.type, self.message) if part) or "(no message)"
+
+    def count_since(self, since: Instant) -> int:
+        """Failures from this instant on: by whole minutes in the last two hours, by hours before
+        that."""
+        if since > self.last_at - MINUTES_KEPT * MINUTE:
+            return sum(count for at, count in self.minutes if at >= since - since % MINUTE)
+        return sum(count for at, count in self.hours if at >= since - since % HOUR)
+
+
+class ErrorFilter(Struct, frozen=True, kw_only=True):
+    """Conditions that must all hold. ``since``: seen since then."""
+
+    since: Instant | None = None
+    kind: str | None = None
+    queue: str | None = None
+    states: tuple[GroupState, ...] = ()
+
+
+def matches(group: ErrorGroup, wanted: ErrorFilter) -> bool:
+    """Whether a group matches a filter."""
+    return (
+        (wanted.since is None or group.last_at >= wanted.since)
+        and (wanted.kind is None or wanted.kind in group.kinds)
+        and (wanted.queue is None or wanted.queue in group.queues)
+        and (not wanted.states or group.state in wanted.states)
+    )
+
+
+def merged(known: ErrorGroup | None, failures: Sequence[FailureCount]) -> ErrorGroup:
+    """A group with more failures, all of that group."""
+    first = failures[0]
+    group = known or ErrorGroup(
+        id=first.group, type=first.type, message=first.message, frame=first.frame,
+        first_at=first.at, last_at=first.at,
+    )  # fmt: skip
+    newest = max(failures, key=lambda failure: failure.at)
+    last_at = max(group.last_at, newest.at)
+    returned_at = group.returned_at
+    if group.resolved_at is not None and returned_at is None:
+        later = [failure.at for failure in failures if failure.at > group.resolved_at]
+        returned_at = min(later, default=None)
+    return structs.replace(
+        group,
+        latest=newest.latest[:MAX_LATEST_CHARS] if newest.at >= group.last_at else group.latest,
+        count=group.count + sum(failure.count for failure in failures),
+        first_at=min(group.first_at, *(failure.at for failure in failures)),
+        last_at=last_at,
+        minutes=_trend(group.minutes, failures, MINUTE, last_at - MINUTES_KEPT * MINUTE),
+        hours=_trend(group.hours, failures, HOUR, last_at - HOURS_KEPT * HOUR),
+        kinds=_values(group.kinds, ((each.kind, each.count) for each in failures)),
+        queues=_values(group.queues, ((each.queue, each.count) for each in failures)),
+        workers=_values(group.workers, ((each.worker, each.count) for each in failures)),
+        versions=_values(group.versions, ((each.version, each.count) for each in failures)),
+        samples=_samples(group.samples, failures),
+        returned_at=returned_at,
+    )
+
+
+def merge_all(
+    known: Mapping[str, ErrorGroup], failures: Iterable[FailureCount]
+) -> list[ErrorGroup]:
+    """The groups that these failures change; ``known`` has those of them that are stored."""
+    by_group: dict[str, list[FailureCount]] = {}
+    for failure in failures:
+        by_group.setdefault(failure.group, []).append(failure)
+    return [merged(known.get(group), of_group) for group, of_group in sorted(by_group.items())]
+
+
+def bounded(
+    failures: Sequence[FailureCount], known: Iterable[str], room: int
+) -> list[FailureCount]:
+    """The failures, with those of unknown groups counted as *other* once there is no room for
+    another group."""
+    names, kept = set(known), list[FailureCount]()
+    for failure in failures:
+        if failure.group not in names:
+            if room <= 0:
+                failure = structs.replace(
+                    failure, group=OTHER, type="", frame="",
+                    message=f"failures of more than {MAX_GROUPS:,} groups",
+                )  # fmt: skip
+            else:
+                names.add(failure.group)
+                room -= 1
+        kept.append(failure)
+    return kept
+
+
+def resolved(group: ErrorGroup, *, at: Instant, by: str) -> ErrorGroup:
+    """The group, marked as resolved at this instant."""
+    return structs.replace(group, resolved_at=at, resolved_by=by, returned_at=None)
+
+
+def reopened(group: ErrorGroup) -> ErrorGroup:
+    """The group without its mark."""
+    return structs.replace(group, resolved_at=None, resolved_by="", returned_at=None)
+
+
+def _trend(
+    known: Sequence[tuple[Instant, int]],
+    failures: Sequence[FailureCount],
+    width: int,
+    since: Instant,
+) -> tuple[tuple[Instant, int], ...]:
+    counts = dict(known)
+    for failure in failures:
+        at = failure.at - failure.at % width
+        counts[at] = counts.get(at, 0) + failure.count
+    return tuple(sorted((at, count) for at, count in counts.items() if at > since - width))
+
+
+def _values(known: Mapping[str, int], added: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    counts = dict(known)
+    for value, count in added:
+        if not value:
+            continue
+        if value not in counts and len(counts) >= MAX_VALUES:
+            value = OTHER
+        counts[value] = counts.get(value, 0) + count
+    return counts
+
+
+def _samples(known: Sequence[str], failures: Sequence[FailureCount]) -> tuple[str, ...]:
+    newest = [job for each in sorted(failures, key=lambda one: -one.at) for job in each.jobs]
+    return tuple(dict.fromkeys((*newest, *known)))[:MAX_SAMPLES]

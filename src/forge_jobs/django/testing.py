@@ -1,0 +1,102 @@
+"""Tests of projects: ``ForgeTestCase``, ``ForgeTransactionTestCase`` and ``drain``.
+
+Jobs are kept in memory, each test begins without any, and they run in the real engine, but on the
+thread of the test and through its database connection: they see what the test has not committed.
+"""
+
+import unittest
+from importlib import import_module
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync
+
+from forge_jobs.app import Forge
+from forge_jobs.engine.drain import DrainReport
+
+from .application import DECLARED, DjangoApplication, backend_of, ready_application
+from .django_api import connections
+from .results import stored_result
+from .task import calls_of
+from .unfinished_transaction import JobCommit, in_user_transaction
+
+_test: Final = import_module("django.test")
+TestCase: Any = _test.TestCase
+TransactionTestCase: Any = _test.TransactionTestCase
+_MAX_ROUNDS: Final = 1_000
+
+
+class ForgeTestMixin(unittest.TestCase):
+    """For any test class of Django: ``class OrderTests(ForgeTestMixin, LiveServerTestCase)``."""
+
+    def run(self, result: unittest.TestResult | None = None) -> Any:
+        """Run the test on a store of its own."""
+        DECLARED.stand_in = application = DjangoApplication(Forge("memory://"), in_test=True)
+        try:
+            return super().run(result)
+        finally:
+            DECLARED.stand_in = None
+            application.forge.close()
+
+    def drain(self) -> DrainReport:
+        """Run all jobs that are due, and those that they enqueue; see ``drain``."""
+        return drain()
+
+    def enqueued(self, task: Any = None) -> list[Any]:
+        """The results of all stored jobs, oldest first, or those of one task. Jobs of a transaction
+        that has not ended are not among them."""
+        application = ready_application(backend_of())
+        _store_committed()
+        found: list[Any] = []
+        for job in application.forge.jobs():
+            known = application.task(job.kind)
+            if known is not None and (task is None or task.func is known.func):
+                found.append(stored_result(known, calls_of(known, {}), job, None))
+        return found[::-1]
+
+
+class ForgeTestCase(ForgeTestMixin, TestCase):
+    """``TestCase`` with ``drain()`` and ``enqueued()``. The transaction around the test counts as
+    committed; those of the application end as usual: a rollback leaves no job."""
+
+
+class ForgeTransactionTestCase(ForgeTestMixin, TransactionTestCase):
+    """``TransactionTestCase`` with ``drain()`` and ``enqueued()``."""
+
+
+def drain(backend: str | None = None) -> DrainReport:
+    """Run all jobs that are due, here and now, and what they enqueue; from synchronous tests.
+
+    Jobs that wait for a retry or a later time stay where they are. Outside of a ``ForgeTestMixin``
+    it works on the store of the project.
+    """
+    application = ready_application(backend_of(backend))
+    total = DrainReport()
+    for _ in range(_MAX_ROUNDS):
+        _store_committed()
+        report = async_to_sync(application.forge.adrain)()
+        total = _sum(total, report)
+        if not report.ran:
+            break
+    return total
+
+
+def _store_committed() -> None:
+    """Store the jobs of transactions that a TestCase keeps from committing."""
+    opened: list[Any] = connections.all(initialized_only=True)
+    for connection in opened:
+        if in_user_transaction(connection):
+            continue
+        for entry in list(connection.run_on_commit):
+            if isinstance(entry[1], JobCommit):
+                entry[1]()
+                connection.run_on_commit.remove(entry)
+
+
+def _sum(one: DrainReport, other: DrainReport) -> DrainReport:
+    return DrainReport(
+        ran=one.ran + other.ran,
+        done=one.done + other.done,
+        failed=one.failed + other.failed,
+        dead=one.dead + other.dead,
+        put_off=one.put_off + other.put_off,
+    )

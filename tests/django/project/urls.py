@@ -1,0 +1,11 @@
+"""The pages of the test project."""
+
+from django.contrib import admin
+from django.urls import path
+
+# from forge_jobs.django import mission_control_urls
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    # path("forge/", mission_control_urls()),
+]
