@@ -27,7 +27,7 @@ class Via(StrEnum):
     SCHEDULE = "schedule"
 
 
-class ParentLink(Struct, frozen=True):
+class Parent(Struct, frozen=True):
     """What made a job: another job by its id, or a schedule by its name."""
 
     via: Via
@@ -60,7 +60,7 @@ def schedule_parent(name: str) -> str:
     return _SCHEDULE + name
 
 
-def parent_of(options: Mapping[str, Any] | None) -> ParentLink | None:
+def parent_of(options: Mapping[str, Any] | None) -> Parent | None:
     """The link among the rare options of a job; None for most jobs."""
     parent = None if options is None else options.get(PARENT)
     if options is None or not isinstance(parent, str):
@@ -69,8 +69,8 @@ def parent_of(options: Mapping[str, Any] | None) -> ParentLink | None:
     if via not in tuple(Via):
         return None
     if parent.startswith(_SCHEDULE):
-        return ParentLink(Via(via), schedule=parent.removeprefix(_SCHEDULE))
-    return ParentLink(Via(via), job_id=parent)
+        return Parent(Via(via), schedule=parent.removeprefix(_SCHEDULE))
+    return Parent(Via(via), job_id=parent)
 
 
 def without_parent(options: Mapping[str, Any] | None) -> dict[str, Any] | None:

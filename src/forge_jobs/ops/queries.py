@@ -17,6 +17,7 @@ from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.ids import decode
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
 from forge_jobs.core.job import JobRecord, LogLine
+from forge_jobs.core.parent import without_parent
 from forge_jobs.core.selection import Cursor, Filter
 from forge_jobs.core.status import WAITING, JobStatus
 from forge_jobs.kit import redact
@@ -311,7 +312,7 @@ def _job_view(
 
 
 def _options(record: JobRecord, reveal: bool) -> dict[str, Any]:
-    options = dict(record.options or {})
+    options = without_parent(record.options) or {}
     return options if reveal else redact.value(options)
 
 

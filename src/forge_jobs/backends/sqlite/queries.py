@@ -282,4 +282,5 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         options=options.rare,
         has_steps=bool(slow_path & HAS_STEPS),
         failed_runs=details.failed_runs,
+        last_owner=owner,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from forge_jobs.core.outcome import Dead, Done
-from forge_jobs.core.parent import ParentLink, Via, parent_of, with_parent, with_schedule
+from forge_jobs.core.parent import Parent, Via, parent_of, with_parent, with_schedule
 from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
@@ -24,8 +24,8 @@ class TestParents:
         wanted += [with_schedule(new_job(), "nightly")]
         answers = await store.jobs.enqueue(wanted)
         expected = [
-            *(ParentLink(via, job_id=parent.id) for via in (*links, Via.HANDLER)),
-            ParentLink(Via.SCHEDULE, schedule="nightly"),
+            *(Parent(via, job_id=parent.id) for via in (*links, Via.HANDLER)),
+            Parent(Via.SCHEDULE, schedule="nightly"),
         ]
         stored = [parent_of((await record(store, one.id)).options) for one in answers]
         assert stored == expected
@@ -42,7 +42,7 @@ class TestParents:
         [answer] = await store.jobs.enqueue([linked])
         child = await record(store, answer.id)
         assert (parent_of(child.options), child.payload) == (
-            ParentLink(Via.HANDLER, job_id=parent.id),
+            Parent(Via.HANDLER, job_id=parent.id),
             b'{"n":1}',
         )
         assert {job.key for job in await worker.claim(free=2)} == {parent.key, answer.key}
@@ -82,4 +82,4 @@ class TestParents:
         await worker.send_finishes(worker.build_finish(await worker.claim_one(), Dead("lost")))
         [letter] = (await store.jobs.page(Filter(parent=answer.id), limit=5)).jobs
         assert letter.kind == ON_DEAD.kind
-        assert parent_of(letter.options) == ParentLink(Via.ON_DEAD, job_id=answer.id)
+        assert parent_of(letter.options) == Parent(Via.ON_DEAD, job_id=answer.id)
