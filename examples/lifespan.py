@@ -3,15 +3,13 @@ Run: uvicorn --app-dir examples lifespan:app
 Then: curl -X POST localhost:8000/greet/ada, and curl localhost:8000/jobs/ID
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from forge_jobs import Forge, NotFound
+from forge_jobs.integrations.starlette import lifespan
 
 forge = Forge()
 
@@ -19,12 +17,6 @@ forge = Forge()
 @forge.task(queue="mail")
 async def greet(name: str) -> str:
     return f"Hello, {name}!"
-
-
-@asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-    async with forge, forge.worker(queues=["mail"]):
-        yield  # at shutdown running jobs may finish; the others go back to the queue
 
 
 async def enqueue(request: Request) -> JSONResponse:
@@ -42,4 +34,5 @@ async def show(request: Request) -> JSONResponse:
 
 
 routes = [Route("/greet/{name}", enqueue, methods=["POST"]), Route("/jobs/{id}", show)]
-app = Starlette(routes=routes, lifespan=lifespan)
+# At shutdown running jobs may finish; the others go back to the queue.
+app = Starlette(routes=routes, lifespan=lifespan(forge, queues=["mail"]))

@@ -27,6 +27,7 @@ STORMS = {
     "waiting": "rigs.storms.waiting",
     "versions": "rigs.storms.versions",
     "steps": "rigs.storms.stepping",
+    "alerts": "rigs.storms.alerting",
     "settings": "rigs.storms.settings",
     "gateway": "rigs.storms.gateway",
 }

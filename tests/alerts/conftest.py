@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.alerts.receiver import Receiver, receiving
+from rigs.storms.webhook_receiver import Receiver, receiving
 
 
 @pytest.fixture

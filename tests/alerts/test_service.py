@@ -21,7 +21,7 @@ from forge_jobs.store.alerts import AlertRules, delivery_queue
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.testing.clock import MovableClock
-from tests.alerts.receiver import Receiver
+from rigs.storms.webhook_receiver import Receiver
 
 SECRET = "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 

@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 
 from forge_jobs.kit.webhook_post import NotDelivered, is_public, post_message
-from tests.alerts.receiver import receiving
+from rigs.storms.webhook_receiver import receiving
 
 
 @pytest.mark.parametrize(

@@ -182,3 +182,19 @@ def test_u1_show_prints_the_traceback_within_80_columns(in_process: InProcess) -
     assert data["errors"][0]["traceback"] == TRACEBACK
     listed = in_process.forge("jobs", "list", "--json").data
     assert "traceback" not in str(listed)
+
+
+async def jobs_to_two_people(harness: StoreHarness) -> None:
+    await harness.enqueue(2, payload=b'{"to":"ann@example.com"}')
+    await harness.enqueue(3, payload=b'{"to":"bob@example.com"}')
+
+
+def test_a_query_line_chooses_jobs_by_an_argument(in_process: InProcess) -> None:
+    in_process.fill(jobs_to_two_people)
+    listed = in_process.forge("jobs", "list", "--query", "to:ann@ since:1h", "--json").data
+    assert [job["arguments"] for job in listed["jobs"]] == ['{"to":"ann@example.com"}'] * 2
+    cancelled = in_process.forge("jobs", "cancel", "--query", "to:bob", "--yes", "--json").data
+    assert cancelled["changed"] == 3
+    wrong = in_process.forge("jobs", "list", "--query", "since:yesterday")
+    assert wrong.code == 2
+    assert "since:yesterday is no time" in wrong.err

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
         ("steps", "postgres"),
         ("versions", "sqlite"),
         ("versions", "postgres"),
+        ("alerts", "sqlite"),
     ],
 )
 def test_storm(project_root: Path, name: str, backend: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.commands import EXAMPLES, named_command
+from tests.examples.test_applications import APPLICATIONS
 
 TESTS = EXAMPLES.parent / "tests"
 # Tests that run examples, besides those of this folder.
@@ -28,10 +29,12 @@ def files() -> list[str]:
     """Every file of the examples, but for READMEs and what running them leaves behind."""
     found = (path for path in EXAMPLES.rglob("*") if path.is_file() and path.name != "README.md")
     left = ("__pycache__", ".pytest_cache", ".db")
+    settings = EXAMPLES / "pytest.ini"  # of the tests of the applications
     return sorted(
         path.relative_to(EXAMPLES).as_posix()
         for path in found
-        if not any(mark in path.as_posix() for mark in left)
+        if path != settings
+        and not any(mark in path.as_posix() for mark in left)
         and not path.relative_to(EXAMPLES).as_posix().startswith(TO_COPY)
     )
 
@@ -55,7 +58,7 @@ def texts_of(test: Path) -> set[str]:
 
 
 def test_the_index_lists_every_example_once() -> None:
-    assert len(index()) >= 12
+    assert len(index()) >= 12 + len(APPLICATIONS)
     assert sorted(index()) == sorted({name.split("/")[0] for name in files()})
 
 
@@ -80,6 +83,8 @@ def test_the_index_has_the_command_that_the_header_names(example: str) -> None:
 
 @pytest.mark.parametrize("name", files())
 def test_a_test_runs_it(name: str) -> None:
+    if name.split("/")[0] in APPLICATIONS:
+        return  # tests/examples/test_applications.py runs their demos and their tests
     name = PARTS.get(name, name)
     own = [test for test in (TESTS / "examples").glob("*.py") if test.name != "test_index.py"]
     assert any(name in texts_of(test) for test in own) or any(

@@ -21,6 +21,7 @@ KEYS: Final = {
     ),
     "schedules": "Table of schedules, see below.",
     "redact_names": "List of names whose values are hidden beside the built-in ones.",
+    "alerts": "Table of alert rules, see [alerts.md](../alerts.md).",
 }
 SCHEDULE_KEYS: Final = {
     "cron": "The expression, five or six fields. Required.",
@@ -47,6 +48,11 @@ cron = "0 3 * * *"
 kind = "report"
 tz = "Europe/Paris"
 payload = { format = "pdf" }
+
+[alerts.late]
+condition = "longest_wait"
+above = "5m"
+url = "https://hooks.example.com/forge"
 """
 
 

@@ -35,12 +35,13 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
 
-from .forge_events import ForgeEvents
+from .forge_alerts import ForgeAlerts
 from .local_run import LocalRuns
 from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
 
 if TYPE_CHECKING:
+    from forge_jobs.app.errors import ErrorConditions, Errors
     from forge_jobs.app.jobs import JobConditions, Jobs
     from forge_jobs.app.schedules import Schedules
     from forge_jobs.engine.drain import DrainReport
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
-class Forge(ForgeEvents):
+class Forge(ForgeAlerts):
     """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
     >>> forge = Forge("memory://")  # or sqlite:///jobs.db, postgresql://user@host/db
@@ -131,6 +132,16 @@ class Forge(ForgeEvents):
         from forge_jobs.app.jobs import Jobs
 
         return Jobs(self.client, conditions)
+
+    def errors(self, **conditions: "Unpack[ErrorConditions]") -> "Errors":
+        """The groups of failures with the same cause: iterate, ``resolve``; see
+        ``ErrorConditions``.
+
+        ``[group.title for group in forge.errors(since="1h", state="open")]``
+        """
+        from forge_jobs.app.errors import Errors
+
+        return Errors(self.client, conditions)
 
     # ------------------------------------------------------------------ tasks and queues
 

@@ -163,6 +163,8 @@ class EmbeddedWorker:
                 ", ".join(queues),
             )
         access = options.client.access
+        declared = options.registry.alerts
+        options.registry.alerts = {rule.name: rule for rule in config.alerts()} | declared
         await options.requests.refresh()
         runtime = QueueRuntime(
             await access.aready(),

@@ -10,8 +10,10 @@ from typing import Annotated, Any, assert_never
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from forge_jobs.core import job_query
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job_query import JobQuery
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import (
@@ -32,6 +34,7 @@ from .options import (
     Kind,
     NewerThan,
     OlderThan,
+    QueryLine,
     Queue,
     Statuses,
     Tag,
@@ -39,7 +42,7 @@ from .options import (
     Yes,
     filter_of,
 )
-from .session import actor, by_store_time, with_store
+from .session import actor, with_query, with_store
 from .steps import FromStep, retry_from
 
 _LABELS = {
@@ -69,12 +72,15 @@ _EXAMPLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _BulkRequest:
+class BulkRequest:
+    """One bulk action that a command was asked for."""
+
     action: Action
     selection: Selection
     yes: bool
     dry_run: bool
     as_json: bool
+    query: JobQuery | None = None
 
 
 def add_to(app: typer.Typer) -> None:
@@ -97,6 +103,7 @@ def _command(action: Action) -> Callable[..., None]:
         error: ErrorText = None,
         older_than: OlderThan = None,
         newer_than: NewerThan = None,
+        query: QueryLine = None,
         everything: Annotated[
             bool, typer.Option("--all", help="Every job the action applies to.")
         ] = False,
@@ -117,14 +124,15 @@ def _command(action: Action) -> Callable[..., None]:
             older_than=older_than,
             newer_than=newer_than,
         )
-        selection = _selection(action, tuple(ids or ()), chosen, everything)
+        line = None if query is None else job_query.parse(query)
+        selection = _selection(action, tuple(ids or ()), chosen, everything or line is not None)
         if from_step is not None:
             job_id = _only_id(selection, dry_run)
             raise typer.Exit(
                 with_store(url, lambda store: retry_from(store, job_id, from_step, as_json=as_json))
             )
-        request = _BulkRequest(action, selection, yes, dry_run, as_json)
-        raise typer.Exit(with_store(url, lambda store: _run(store, request)))
+        request = BulkRequest(action, selection, yes, dry_run, as_json, line)
+        raise typer.Exit(with_store(url, lambda store: run_bulk(store, request)))
 
     if action is not Action.RETRY:
         _remove_parameter(command, "from_step")
@@ -155,11 +163,12 @@ def _selection(action: Action, ids: tuple[str, ...], chosen: Filter, everything:
     return Selection(filter=chosen)
 
 
-async def _run(store: Store, request: _BulkRequest) -> int:
+async def run_bulk(store: Store, request: BulkRequest) -> int:
+    """Preview, ask, act; the exit code."""
     operator = JobActions(store, actor=actor())
     size = CappedCount(len(request.selection.ids))
     if request.selection.filter is not None:
-        chosen = await by_store_time(store, request.selection.filter)
+        chosen = await with_query(store, request.selection.filter, request.query)
         request = replace(request, selection=Selection(filter=chosen))
         size = await operator.preview(request.action, chosen)
         if request.dry_run or size.jobs == 0:
@@ -179,7 +188,7 @@ async def _run(store: Store, request: _BulkRequest) -> int:
 
 
 async def _apply(
-    operator: JobActions, request: _BulkRequest, progress: OnProgress
+    operator: JobActions, request: BulkRequest, progress: OnProgress
 ) -> DuplicateResult:
     selection = request.selection
     match request.action:
@@ -197,7 +206,7 @@ async def _apply(
             assert_never(request.action)
 
 
-def _confirm(request: _BulkRequest, size: CappedCount) -> None:
+def _confirm(request: BulkRequest, size: CappedCount) -> None:
     if request.yes:
         return
     question = f"{_LABELS[request.action][0]} {_count_text(size)}?"
@@ -208,7 +217,7 @@ def _confirm(request: _BulkRequest, size: CappedCount) -> None:
         raise typer.Abort
 
 
-def _print_size(request: _BulkRequest, size: CappedCount) -> int:
+def _print_size(request: BulkRequest, size: CappedCount) -> int:
     if request.as_json:
         document = {
             "action": request.action,
@@ -225,7 +234,7 @@ def _print_size(request: _BulkRequest, size: CappedCount) -> int:
     return OK
 
 
-def _print_json(request: _BulkRequest, copied: DuplicateResult) -> None:
+def _print_json(request: BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     document: dict[str, object] = {
         "action": request.action,
@@ -239,7 +248,7 @@ def _print_json(request: _BulkRequest, copied: DuplicateResult) -> None:
     terminal.write_json(json.dumps(document).encode())
 
 
-def _print(request: _BulkRequest, copied: DuplicateResult) -> None:
+def _print(request: BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     parts = [f"{terminal.plural(acted.changed, 'job')} {_LABELS[request.action][1]}"]
     if acted.requested:
@@ -253,7 +262,7 @@ def _print(request: _BulkRequest, copied: DuplicateResult) -> None:
         terminal.console().print(job_id)
 
 
-async def _explain(store: Store, request: _BulkRequest, acted: Acted) -> None:
+async def _explain(store: Store, request: BulkRequest, acted: Acted) -> None:
     """Print why nothing happened, for a single job named by id."""
     if len(request.selection.ids) != 1 or not acted.skipped:
         return
@@ -269,7 +278,7 @@ async def _explain(store: Store, request: _BulkRequest, acted: Acted) -> None:
 class _ProgressBar:
     """A progress bar on stderr for long actions in a terminal; otherwise nothing."""
 
-    def __init__(self, request: _BulkRequest, size: CappedCount) -> None:
+    def __init__(self, request: BulkRequest, size: CappedCount) -> None:
         screen = terminal.messages()
         wanted = size.jobs > BATCH_SIZE and screen.is_terminal and not request.as_json
         self._bar = (

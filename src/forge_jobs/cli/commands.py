@@ -87,6 +87,7 @@ COMMANDS: Final = (
     ("send", RUN, "events", "send"),
     ("jobs", OPERATE, "jobs", ""),
     ("events", OPERATE, "events", ""),
+    ("errors", OPERATE, "errors", ""),
     ("queues", OPERATE, "queues", ""),
     ("cron", OPERATE, "cron", ""),
     ("limits", OPERATE, "limits", ""),

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from forge_jobs.core import job_query
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
@@ -19,13 +20,14 @@ from .options import (
     Kind,
     NewerThan,
     OlderThan,
+    QueryLine,
     Queue,
     Statuses,
     Tag,
     Url,
     filter_of,
 )
-from .session import by_store_time, with_store, with_store_time
+from .session import with_query, with_store, with_store_time
 from .steps import list_steps
 
 app = typer.Typer(
@@ -47,6 +49,7 @@ def list_jobs(
     error: ErrorText = None,
     older_than: OlderThan = None,
     newer_than: NewerThan = None,
+    query: QueryLine = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Jobs per page.")] = 50,
     after: Annotated[
         str | None,
@@ -60,7 +63,9 @@ def list_jobs(
     \b
     Example:
       forge jobs list --queue mail --status dead --limit 20
+      forge jobs list --query 'kind:send_mail to:ann@ error:timeout since:1h'
     """
+    line = None if query is None else job_query.parse(query)
     chosen = filter_of(
         queue=queue,
         kind=kind,
@@ -73,7 +78,7 @@ def list_jobs(
 
     async def work(store: Store) -> JobsPage:
         return await queries.jobs(
-            store, await by_store_time(store, chosen), limit=limit, after=after
+            store, await with_query(store, chosen, line), limit=limit, after=after
         )
 
     page, now = with_store(url, lambda store: with_store_time(store, work(store)))

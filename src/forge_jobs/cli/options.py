@@ -42,6 +42,12 @@ Tag: TypeAlias = Annotated[
 ErrorText: TypeAlias = Annotated[
     str | None, typer.Option("--error", metavar="TEXT", help="Only where the error holds TEXT.")
 ]
+QueryLine: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--query", metavar="QUERY", help="A query line, e.g. 'kind:send_mail to:ann@ since:1h'."
+    ),
+]
 OlderThan: TypeAlias = Annotated[
     str | None, typer.Option("--older-than", metavar="SPAN", help="Enqueued before, e.g. 7d.")
 ]

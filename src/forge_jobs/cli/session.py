@@ -13,11 +13,13 @@ from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.selection import Filter
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.ops.query_line import joined, query_filter
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from forge_jobs.app import Forge
+    from forge_jobs.core.job_query import JobQuery
     from forge_jobs.ops.actions import Store
 
 T = TypeVar("T")
@@ -56,6 +58,12 @@ async def with_store_time(store: "Store", query: Awaitable[T]) -> "tuple[T, date
     """The result of a query and the store time. Ages are relative to the store time, because this
     machine's clock may be wrong."""
     return await query, to_datetime(await store.now())
+
+
+async def with_query(store: "Store", chosen: Filter, query: "JobQuery | None") -> Filter:
+    """The filter of the options, in store time, and of a query line."""
+    wanted = await by_store_time(store, chosen)
+    return wanted if query is None else joined(wanted, await query_filter(store, query))
 
 
 async def by_store_time(store: "Store", chosen: Filter) -> Filter:

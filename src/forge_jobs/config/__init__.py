@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets
@@ -15,6 +15,9 @@ from forge_jobs.kit.secret_names import read_added_names_with
 
 from .file import DEFAULT_QUEUE, FileSettings, checked_redact_names, find_file, read_file
 from .queue_list import DEFAULT_QUEUE_WORKERS, MAX_SLOTS, parse_queues, slot_count
+
+if TYPE_CHECKING:
+    from forge_jobs.core.alert_rule import AlertRule
 
 __all__ = [
     "DEFAULT_HEALTH_HOST",
@@ -28,6 +31,7 @@ __all__ = [
     "FileSettings",
     "Settings",
     "alert_hosts",
+    "alerts",
     "auto_migrate",
     "find_file",
     "health_host_from_env",
@@ -82,11 +86,12 @@ class EngineSettings:
     ``min_background_finishes`` successes and as many wanted jobs on, finishes and claims go in two
     concurrent calls. No finish waits longer than ``unwritten_s``.
     ``poll_s`` is how often a worker looks for jobs that nothing announced, and ``control_s`` how
-    often for what operators changed. ``retention_minutes_s``: how long the metrics of single
-    minutes are kept. A job whose process died ``isolate_after_crashes`` times runs in a child
-    process of its own. An idle child ends after ``child_idle_s``, a busy one after
-    ``max_child_jobs`` jobs. ``max_slots`` bounds the slots of this process. ``backoff`` holds for
-    tasks without ``retry=``; ``budgets`` bounds what is not an attempt.
+    often for what operators changed; ``alert_s`` how often alert rules are looked at.
+    ``retention_minutes_s``: how long the metrics of single minutes are kept. A job whose process
+    died ``isolate_after_crashes`` times runs in a child process of its own. An idle child ends
+    after ``child_idle_s``, a busy one after ``max_child_jobs`` jobs. ``max_slots`` bounds the slots
+    of this process. ``backoff`` holds for tasks without ``retry=``; ``budgets`` bounds what is not
+    an attempt.
     ``metrics`` False (FORGE_METRICS=0) records neither durations nor process samples. ``log_jobs``
     (FORGE_LOG_JOBS=1) logs the start and end of each job at INFO; they are logged at DEBUG
     otherwise.
@@ -106,6 +111,7 @@ class EngineSettings:
     min_background_finishes: int = 200
     poll_s: float = 1.0
     control_s: float = 0.5
+    alert_s: float = 5.0
     retention_minutes_s: float = 30 * 86_400.0
     isolate_after_crashes: int = 2
     child_idle_s: float = 60.0
@@ -149,6 +155,11 @@ def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None
 def schedules() -> tuple[CronSpec, ...]:
     """The schedules of forge.toml."""
     return read_file(find_file(Path.cwd(), os.environ)).schedules
+
+
+def alerts() -> "tuple[AlertRule, ...]":
+    """The alert rules of forge.toml."""
+    return read_file(find_file(Path.cwd(), os.environ)).alerts
 
 
 def auto_migrate(environ: Mapping[str, str] | None = None) -> bool:

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
 from forge_jobs.core import payload
@@ -15,10 +15,13 @@ from forge_jobs.kit.secret_names import name_words
 
 from .queue_list import DEFAULT_QUEUE_WORKERS, parse_queues
 
+if TYPE_CHECKING:
+    from forge_jobs.core.alert_rule import AlertRule
+
 DEFAULT_QUEUE = "default"
 FILE_NAME: Final = "forge.toml"
 LEVELS_UP: Final = 4
-_KEYS: Final = ("url", "password_env", "queues", "schedules", "redact_names")
+_KEYS: Final = ("url", "password_env", "queues", "schedules", "redact_names", "alerts")
 _SCHEDULE_KEYS: Final = (
     "cron", "kind", "payload", "tz", "missed", "missed_limit", "overlap", "jitter", "queue",
     "max_attempts",
@@ -36,6 +39,7 @@ class FileSettings:
     queues: Mapping[str, int] = field(default_factory=dict[str, int])
     schedules: tuple[CronSpec, ...] = ()
     redact_names: tuple[str, ...] = ()
+    alerts: "tuple[AlertRule, ...]" = ()
 
 
 def find_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
@@ -80,6 +84,7 @@ def read_file(path: Path | None) -> FileSettings:
         redact_names=checked_redact_names(
             data.get("redact_names", []), source=f"{path}: redact_names"
         ),
+        alerts=_file_alerts(path, data.get("alerts", {})),
     )
 
 
@@ -147,6 +152,15 @@ def _file_schedules(path: Path, table: object) -> tuple[CronSpec, ...]:
         except Invalid as error:
             raise BadConfig(f"{where}: {error}") from error
     return tuple(found)
+
+
+def _file_alerts(path: Path, table: object) -> "tuple[AlertRule, ...]":
+    if not table:
+        return ()
+    # Imported here: programs without alerts do not load time zones.
+    from .alerts import alert_rules
+
+    return alert_rules(path, table)
 
 
 def checked_redact_names(names: object, *, source: str) -> tuple[str, ...]:

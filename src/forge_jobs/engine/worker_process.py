@@ -23,6 +23,7 @@ from .liveness.listener import Listener
 from .liveness.loop_watch import LoopWatch
 from .liveness.shutdown import Shutdown
 from .liveness.usage import Cores, read_usage
+from .requests.declared_alerts import ensure_alerts
 from .requests.declared_schedules import ensure_schedules
 from .running.local_cancel import LocalCancels
 from .running.rate_limit import RateLimiter, ensure_default_rate_limits
@@ -129,6 +130,7 @@ class WorkerProcess:
         await publish_limits(inputs.store, inputs.handlers)
         await publish_declarations(inputs.store, inputs.handlers.declarations())
         await ensure_schedules(inputs.store, inputs.schedules)
+        await ensure_alerts(inputs.store, inputs.handlers.alerts.values())
         await ensure_default_rate_limits(inputs.store, inputs.handlers.rate_limits)
         await self._registration.register(replaces=inputs.replaces)
         # At once: the lease runs, and a slow store must not make a new process look dead.
@@ -279,7 +281,7 @@ class WorkerProcess:
             Routing(store),
             LimitRepair(store),
             EventDelivery(store),
-            Alerts(store),
+            Alerts(store, interval_s=inputs.settings.alert_s),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
             *self._report_services(),

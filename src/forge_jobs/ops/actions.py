@@ -390,7 +390,7 @@ def audit_subject(selection: Selection) -> str:
     filter = selection.filter
     parts = [
         f"{name}={getattr(filter, name)}"
-        for name in ("queue", "kind", "tag", "dedupe_key", "error")
+        for name in ("queue", "kind", "tag", "dedupe_key", "error", "group")
         if getattr(filter, name) is not None
     ]
     parts.extend(filter.statuses)

@@ -290,6 +290,7 @@ def _job_view(
                 attempt=error.attempt,
                 message=_redacted(error.message, reveal) or "",
                 traceback=error.traceback,
+                group=error.group,
             )
             for error in record.errors
         ),

@@ -168,6 +168,7 @@ class ErrorView(View, frozen=True, kw_only=True):
             "program that ran the job: at most 16 KiB, both ends kept, secrets redacted."
         ),
     ] = None
+    group: Annotated[str | None, Meta(description="The id of its error group.")] = None
 
 
 class LogView(View, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from forge_jobs.ops.actions import JobActions
 from forge_jobs.ops.alerts import AlertActions
 from forge_jobs.ops.audit import Actor
 from forge_jobs.ops.declared_limits import LimitActions
+from forge_jobs.ops.error_groups import ErrorGroupActions
 from forge_jobs.ops.event_actions import EventActions
 from forge_jobs.ops.rate_limits import RateLimitActions
 from forge_jobs.ops.schedules import ScheduleActions
@@ -76,6 +77,11 @@ class RequestContext:
     def rate_limit_actions(self) -> RateLimitActions:
         """Changes rate limits."""
         return RateLimitActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
+
+    @property
+    def error_group_actions(self) -> ErrorGroupActions:
+        """Resolves and reopens error groups."""
+        return ErrorGroupActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def alert_actions(self) -> AlertActions:

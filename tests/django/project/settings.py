@@ -22,6 +22,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     *([] if HAS_TASKS else ["django_tasks"]),
     "forge_jobs.django",
+    # The peer, beside ours in the same project.
+    *(["django_tasks_db"] if os.environ.get("TEST_PEER") else []),
     "shop",
 ]
 MIDDLEWARE = [
@@ -54,6 +56,8 @@ TASKS = {
         "OPTIONS": json.loads(os.environ.get("TEST_OPTIONS", "{}")),
     }
 }
+if os.environ.get("TEST_PEER"):
+    TASKS["peer"] = {"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": []}
 # Tasks that fail on purpose would fill the output.
 QUIET = {"level": "CRITICAL"}
 LOGGING = {

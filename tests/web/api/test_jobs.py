@@ -208,3 +208,19 @@ async def test_u1_a_job_is_shown_with_its_tracebacks(
     assert "Traceback" not in listed
     schema = (await admin.get("/api/openapi.json")).json()["components"]["schemas"]["ErrorView"]
     assert "at most 16 KiB" in schema["properties"]["traceback"]["description"]
+
+
+async def test_a_query_line_finds_jobs_by_arguments(
+    harness: WebHarness, admin: httpx.AsyncClient
+) -> None:
+    ids = await enqueue(harness, 12)
+    found = await admin.get("/api/jobs", params={"query": "kind:send n:1 to:PERSON since:1h"})
+    assert [row["id"] for row in found.json()["rows"]] == [ids[1]]
+    assert found.json()["rows"][0]["arguments"] == '{"n":1,"to":"person 1"}'
+    assert found.json()["looked"] >= 1
+    none = await admin.get("/api/jobs", params={"query": "queue:mail", "queue": "video"})
+    assert none.status_code == 400
+    assert "queue is given twice" in none.json()["msg"]
+    wrong = await admin.get("/api/jobs", params={"query": "qeue:mail"})
+    assert wrong.status_code == 400
+    assert "did you mean queue:?" in wrong.json()["msg"]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
+from forge_jobs.core.alert_rule import AlertRule
 from forge_jobs.core.declaration import Declaration, Declare
 from forge_jobs.core.errors import BadArguments, BadOption, KindTaken
 from forge_jobs.core.job import Enqueued, NewJob
@@ -122,6 +123,7 @@ class HandlerRegistry:
         self.around_enqueue: Hooks[NewJob, Enqueued] = Hooks()
         self.rate_limits: dict[str, RateLimit] = {}
         self.limits: dict[str, Declared] = {}
+        self.alerts: dict[str, AlertRule] = {}
 
     def register(
         self,

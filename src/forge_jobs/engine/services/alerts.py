@@ -19,7 +19,6 @@ from forge_jobs.store.schedules import FireOutcome, Schedule
 from forge_jobs.store.store import Store
 
 _LOG = logging.getLogger("forge_jobs.alerts")
-_INTERVAL_S: Final = 5.0
 _WAITING: Final = frozenset({JobStatus.PENDING, JobStatus.HELD})
 # A change of leadership takes shorter.
 _OVERDUE: Final = 60 * SECOND
@@ -33,7 +32,7 @@ class Alerts:
     name = "alerts"
     runs_on = RunsOn.LEADER
 
-    def __init__(self, store: Store, *, interval_s: float = _INTERVAL_S) -> None:
+    def __init__(self, store: Store, *, interval_s: float = 5.0) -> None:
         self._store = store
         self._rules = AlertRules(store)
         self._interval_s = interval_s

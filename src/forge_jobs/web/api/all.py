@@ -7,6 +7,7 @@ from . import (
     audit,
     bulk,
     cron,
+    errors,
     job_actions,
     jobs,
     limits,
@@ -20,8 +21,8 @@ from . import (
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
-    system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, cron, limits, alerts,
-    audit,
+    system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, errors, cron, limits,
+    alerts, audit,
 )  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(

@@ -5,10 +5,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from forge_jobs.core import job_query
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
-from forge_jobs.ops.search import search
+from forge_jobs.ops.query_line import joined, query_filter
+from forge_jobs.ops.search import SearchConditions, search
 from forge_jobs.ops.views import ErrorView, JobsPage, JobSummary, JobView
 from forge_jobs.web.request_context import RequestContext
 
@@ -21,6 +23,7 @@ from .parameters import (
     KindName,
     Limit,
     Offset,
+    QueryText,
     QueueName,
     SearchText,
     Status,
@@ -71,6 +74,7 @@ class ListJobsQuery(Struct, frozen=True, kw_only=True):
     since: Timestamp | None = field(default=None, name="from")
     until: Timestamp | None = field(default=None, name="to")
     payload_search: SearchText | None = None
+    query: QueryText | None = None
     limit: Limit = DEFAULT_LIMIT
     after: CursorText | None = None
 
@@ -114,12 +118,20 @@ async def list_jobs(context: RequestContext, body: ListJobsBody) -> JobList:
     """Jobs by filter, newest first."""
     if body.after is not None and body.offset:
         raise BadRequest("offset", "offset: give after or offset, not both")
-    return await _job_list(context, body.filter, body.limit, body.after, body.offset)
+    return await _job_list(
+        context,
+        body.filter.indexed_filter(),
+        body.filter.search_conditions(),
+        limit=body.limit,
+        after=body.after,
+        offset=body.offset,
+    )
 
 
 @routes.get("/jobs")
 async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
-    """Jobs by a filter in the query string, newest first."""
+    """Jobs by a filter in the query string, newest first. ``query`` is a query line such as
+    ``kind:send_mail to:ann@ since:1h``; what it says holds beside the other parameters."""
     job_filter = JobFilter(
         queues=query.queue,
         kinds=query.kind,
@@ -131,7 +143,14 @@ async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
         until=query.until,
         payload_search=query.payload_search,
     )
-    return await _job_list(context, job_filter, query.limit, query.after, 0)
+    wanted = job_filter.indexed_filter()
+    conditions = job_filter.search_conditions()
+    if query.query is not None:
+        line = job_query.parse(query.query)
+        wanted = joined(wanted, await query_filter(context.store, line, clock=context.clock))
+    if conditions is None and wanted.reads_payloads:
+        conditions = SearchConditions()
+    return await _job_list(context, wanted, conditions, limit=query.limit, after=query.after)
 
 
 @routes.post("/jobs/count", writes=False)
@@ -174,9 +193,14 @@ async def inspect(context: RequestContext, id: JobId) -> JobDetails:
 
 
 async def _job_list(
-    context: RequestContext, job_filter: JobFilter, limit: int, after: str | None, offset: int
+    context: RequestContext,
+    indexed: Filter,
+    conditions: SearchConditions | None,
+    *,
+    limit: int,
+    after: str | None,
+    offset: int = 0,
 ) -> JobList:
-    indexed, conditions = job_filter.indexed_filter(), job_filter.search_conditions()
     if conditions is not None:
         if offset:
             raise BadRequest("offset", "offset: a search goes on by its cursor, in after")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from msgspec import Meta, Struct, field
 
 from forge_jobs.core.instant import Instant, from_datetime
+from forge_jobs.core.job_query import MAX_QUERY
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops.queries import MAX_PAGE
@@ -40,6 +41,16 @@ OperationId: TypeAlias = JobId
 WorkerName: TypeAlias = Annotated[str, Meta(pattern="^[^/\\s][^/]{0,254}$")]
 KeyText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 SearchText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+QueryText: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_QUERY,
+        description="A query line: name:value pairs separated by spaces. Names: kind, queue, "
+        "status, tag, key, error, group, payload, worker, since, until; others are arguments.",
+        examples=["kind:send_mail to:ann@ error:timeout since:1h"],
+    ),
+]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
 Timestamp: TypeAlias = Annotated[datetime, Meta(tz=True)]

@@ -1,11 +1,11 @@
 """Builds the ``forge`` commands that notices and previews show, quoted for a shell."""
 
 import shlex
-from collections.abc import Mapping
 from typing import Final
 
+from forge_jobs.core.job_query import JobQuery
+
 _JOB_OPTIONS: Final = ("queue", "kind", "tag", "error")
-_WITHOUT_OPTION: Final = ("key", "from", "until")
 
 
 def forge_command(*arguments: str) -> str:
@@ -13,14 +13,22 @@ def forge_command(*arguments: str) -> str:
     return shlex.join(("forge", *arguments))
 
 
-def bulk_command(action: str, params: Mapping[str, str]) -> str:
-    """The bulk command for a filter; empty if a field has no option."""
-    if any(params.get(name) for name in _WITHOUT_OPTION):
-        return ""
+def bulk_command(action: str, query: JobQuery) -> str:
+    """The bulk command for a query: options where there are some, the rest as a query line."""
     arguments: list[str] = []
-    for status in filter(None, params.get("status", "").split(",")):
+    for status in query.statuses:
         arguments += ["--status", status]
     for name in _JOB_OPTIONS:
-        if params.get(name):
-            arguments += [f"--{name}", params[name]]
+        if name in query.fields:
+            arguments += [f"--{name}", query.fields[name]]
+    rest = JobQuery(
+        fields={
+            name: value
+            for name, value in query.fields.items()
+            if name not in (*_JOB_OPTIONS, "status")
+        },
+        arguments=query.arguments,
+    )
+    if str(rest):
+        arguments += ["--query", str(rest)]
     return forge_command("jobs", action, *(arguments or ["--all"]))

@@ -1,55 +1,52 @@
-"""Parses the job filter in the URL, so that a page can be bookmarked, shared and acted on."""
+"""Parses the filter of a list of jobs in the URL, so that a page can be bookmarked, shared and
+acted on. It comes as a query line (``query``), as the fields of the form, or as both."""
 
-from datetime import UTC, datetime
 from typing import Final
 
+from forge_jobs.core import job_query
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.instant import Instant, from_datetime
+from forge_jobs.core.job_query import JobQuery
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
+from forge_jobs.ops.query_line import query_filter
+from forge_jobs.web.request_context import RequestContext
 
 from .page import Params
 
-FIELDS: Final = ("status", "queue", "kind", "tag", "key", "error", "from", "until")
+FIELDS: Final = job_query.NAMES
 
 
-def parse_filter(params: Params, statuses: tuple[JobStatus, ...] = ()) -> Filter:
-    """The filter of these parameters; BadOption for an invalid value."""
-    return Filter(
-        queue=params.get("queue") or None,
-        kind=params.get("kind") or None,
-        statuses=statuses or _parse_statuses(params.get("status", "")),
-        tag=params.get("tag") or None,
-        dedupe_key=params.get("key") or None,
-        error=params.get("error") or None,
-        enqueued_from=_parse_time("from", params.get("from", "")),
-        enqueued_until=_parse_time("until", params.get("until", "")),
+def parse_query(params: Params) -> JobQuery:
+    """The query of these parameters; BadOption for an invalid value."""
+    query = job_query.parse(params.get("query", ""))
+    more = job_query.parse(params.get("arguments", ""))
+    if more.fields:
+        name = next(iter(more.fields))
+        raise BadOption(f"{name} is no argument: write {job_query.ARGUMENT}{name}:, or see above")
+    line = JobQuery(
+        fields=query.fields, arguments=tuple(dict.fromkeys((*query.arguments, *more.arguments)))
     )
+    fields = {name: params.get(name, "").strip() for name in FIELDS}
+    fields["since"] = fields["since"] or params.get("from", "")
+    return job_query.parse(str(line.with_fields(fields)))
 
 
-def filter_fields(params: Params) -> dict[str, str]:
-    """The filter's fields alone, for links and forms that keep the filter."""
-    return {name: params.get(name, "") for name in FIELDS}
+async def job_filter(
+    context: RequestContext, query: JobQuery, statuses: tuple[JobStatus, ...] = ()
+) -> Filter:
+    """The filter of a query, at the store's time."""
+    return await query_filter(context.store, query, statuses=statuses, clock=context.clock)
 
 
-def _parse_statuses(text: str) -> tuple[JobStatus, ...]:
-    statuses: list[JobStatus] = []
-    for status in filter(None, (part.strip() for part in text.split(","))):
-        status = "running" if status == "in_progress" else status
-        if status not in tuple(JobStatus):
-            raise BadOption(f"status={status!r} is not one of {', '.join(JobStatus)}")
-        statuses.append(JobStatus(status))
-    return tuple(statuses)
+def query_parameters(query: JobQuery) -> dict[str, str]:
+    """The parameters that keep a query in links and forms: the line without the state, which has
+    a place of its own."""
+    fields = {name: value for name, value in query.fields.items() if name != "status"}
+    line = JobQuery(fields=fields, arguments=query.arguments)
+    return {"query": str(line), "status": query.fields.get("status", "")}
 
 
-def _parse_time(name: str, text: str) -> Instant | None:
-    """A time without a zone, as date fields of browsers send it, is UTC."""
-    if not text:
-        return None
-    try:
-        value = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadOption(f"{name}={text!r} is not a time such as 2026-01-31T09:00") from None
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    return from_datetime(value, field=name)
+def form_fields(query: JobQuery) -> dict[str, str]:
+    """The values of the form's fields."""
+    arguments = str(JobQuery(arguments=query.arguments))
+    return {**{name: query.fields.get(name, "") for name in FIELDS}, "arguments": arguments}

@@ -4,24 +4,26 @@ The filter is in the URL. The columns of the table are in ``templates/jobs.html`
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job_query import NAMES, JobQuery
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import APPLIES_TO, Action
 from forge_jobs.ops.operations import Operation, OperationState
-from forge_jobs.ops.views import JobsPage
+from forge_jobs.ops.views import QueueView
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.local_path import local_path
 from forge_jobs.web.request_context import RequestContext
 
 from .commands import bulk_command, forge_command
-from .filters import filter_fields, parse_filter
+from .filters import form_fields, job_filter, parse_query, query_parameters
 from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
 
 PAGE_ROWS: Final = 50
@@ -40,6 +42,10 @@ _EMPTY_TEXTS: Final = {
     JobStatus.FAILED: "Nothing waits for another try.",
     JobStatus.DEAD: "No job has died. Jobs that fail for good stay here until somebody acts.",
 }
+_NOTHING_FOUND: Final = {
+    "jobs": (), "next": None, "first": True, "total": CappedCount(0), "jobs_read": 0,
+    "is_partial": False, "can_select_all": False,
+}  # fmt: skip
 _POLL_S: Final = 0.05
 _MAX_POLLS: Final = 30
 _RESULT_WORDS: Final = {
@@ -70,26 +76,26 @@ async def dead(context: RequestContext, params: Params) -> TemplateVars:
 async def _list_view(
     context: RequestContext, params: Params, fixed: tuple[JobStatus, ...]
 ) -> TemplateVars:
-    job_filter = parse_filter(params, fixed)
-    after = params.get("after") or None
-    payload_text = params.get("payload", "").strip()
-    (page, total), queues = await asyncio.gather(
-        _search(context, replace(job_filter, payload=payload_text), after)
-        if payload_text
-        else queries.jobs_and_count(context.store, job_filter, limit=PAGE_ROWS, after=after),
-        queries.queues(context.store, clock=context.clock),
+    queues, kinds = await asyncio.gather(
+        queries.queues(context.store, clock=context.clock), context.store.queues.kinds()
     )
-    only = job_filter.statuses[0] if len(job_filter.statuses) == 1 else JobStatus.PENDING
-    time_label, time_field = _TIME_COLUMNS.get(only, ("Enqueued", "enqueued_at"))
+    try:
+        query = parse_query(params)
+        wanted = await job_filter(context, query, fixed)
+        listed = await _found(context, query, wanted, params.get("after") or None)
+    except BadOption as error:
+        # the line stays for the reader to mend; a cursor of another store has no line
+        query, wanted = JobQuery(), Filter(statuses=fixed)
+        listed = {**_NOTHING_FOUND, "trouble": str(error), "line": params.get("query", "")}
     counts = {status: sum(queue.counts[status] for queue in queues) for status in JobStatus}
+    only = wanted.statuses[0] if len(wanted.statuses) == 1 else JobStatus.PENDING
+    time_label, time_field = _TIME_COLUMNS.get(only, ("Enqueued", "enqueued_at"))
     return {
-        "jobs": page.jobs,
-        "next": page.next,
-        "first": after is None,
-        "total": total,
-        "filter": {**filter_fields(params), "payload": payload_text},
-        "jobs_read": page.looked,
-        "is_partial": bool(payload_text) or page.stopped,
+        "trouble": "",
+        "line": query_parameters(query)["query"],
+        "filter": query_parameters(query),
+        "fields": form_fields(query),
+        "completions": _completions(params, queues, kinds),
         "operations": [
             operation for operation in context.operations.all() if operation.ended_at is None
         ],
@@ -97,23 +103,51 @@ async def _list_view(
         "time_label": time_label,
         "time_field": time_field,
         "empty_text": _EMPTY_TEXTS.get(only, "No job yet. Enqueue one: forge enqueue KIND '{}'"),
-        "statuses": job_filter.statuses,
+        "statuses": wanted.statuses,
         "counts": counts,
         "queues": [queue.name for queue in queues],
-        # a search does not know all its matches: act on ticked jobs only
-        "can_select_all": not payload_text,
-        "actions": applicable_actions(job_filter.statuses),
+        "actions": applicable_actions(wanted.statuses),
+        **listed,
     }
 
 
-async def _search(
-    context: RequestContext, job_filter: Filter, after: str | None
-) -> tuple[JobsPage, CappedCount]:
-    """A page of a search in payloads, and the number of jobs it has to read."""
-    return await asyncio.gather(
-        queries.jobs(context.store, job_filter, limit=PAGE_ROWS, after=after),
-        queries.count(context.store, replace(job_filter, payload=None)),
-    )
+async def _found(
+    context: RequestContext, query: JobQuery, wanted: Filter, after: str | None
+) -> TemplateVars:
+    """A page of jobs, and the number of all matches; of those to be read, if each must be read."""
+    if query.looks_into_jobs:
+        unread = replace(wanted, payload=None, arguments=())
+        page, total = await asyncio.gather(
+            queries.jobs(context.store, wanted, limit=PAGE_ROWS, after=after),
+            queries.count(context.store, unread),
+        )
+    else:
+        page, total = await queries.jobs_and_count(
+            context.store, wanted, limit=PAGE_ROWS, after=after
+        )
+    return {
+        "jobs": page.jobs,
+        "next": page.next,
+        "first": after is None,
+        "total": total,
+        "jobs_read": page.looked,
+        "is_partial": query.looks_into_jobs or page.stopped,
+        # a search does not know all its matches: act on ticked jobs only
+        "can_select_all": not query.looks_into_jobs,
+    }
+
+
+def _completions(
+    params: Params, queues: Sequence[QueueView], kinds: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """What the query line can be completed with, by name."""
+    return {
+        "kind": sorted(kinds),
+        "queue": [queue.name for queue in queues],
+        "status": [status.value for status in JobStatus],
+        "since": ["15m", "1h", "6h", "1d", "7d"],
+        **{name: [] for name in NAMES if name not in ("kind", "queue", "status", "since")},
+    }
 
 
 def applicable_actions(statuses: tuple[JobStatus, ...]) -> list[str]:
@@ -132,10 +166,9 @@ async def act(context: RequestContext, params: Params) -> Notice:
     if ids:
         selection = Selection(ids=ids)
     elif params.get("all") == "yes":
-        _reject_search(params)
-        job_filter = parse_filter(params)
-        await _require_confirmation(context, action, job_filter, params)
-        selection = Selection(filter=job_filter)
+        wanted = await job_filter(context, _whole_query(params))
+        await _require_confirmation(context, action, wanted, params)
+        selection = Selection(filter=wanted)
     else:
         raise BadOption("choose at least one job")
     if ids:
@@ -185,41 +218,42 @@ def _progress_text(operation: Operation) -> str:
 async def preview(context: RequestContext, params: Params) -> TemplateVars:
     """Variables of the preview: how many jobs an action on all matches would reach."""
     action = _parse_action(params)
-    _reject_search(params)
-    job_filter = parse_filter(params)
+    query = _whole_query(params)
+    wanted = await job_filter(context, query)
     reached = [
-        status
-        for status in job_filter.statuses or APPLIES_TO[action]
-        if status in APPLIES_TO[action]
+        status for status in wanted.statuses or APPLIES_TO[action] if status in APPLIES_TO[action]
     ]
     if not reached:
-        raise BadOption(f"{action} does not apply to {', '.join(job_filter.statuses)} jobs")
-    reached_filter = replace(job_filter, statuses=tuple(reached))
+        raise BadOption(f"{action} does not apply to {', '.join(wanted.statuses)} jobs")
+    reached_filter = replace(wanted, statuses=tuple(reached))
+    reached_query = replace(query, fields={**query.fields, "status": ",".join(reached)})
     return {
         "action": action.value,
         "verb": action.value.replace("-", " ").capitalize(),
         "count": await context.job_actions.preview(action, reached_filter),
         "reached_states": reached,
         "confirm_above": CONFIRM_ABOVE,
-        "filter": {**filter_fields(params), "status": ",".join(reached)},
-        "command": bulk_command(action, {**filter_fields(params), "status": ",".join(reached)}),
+        "filter": query_parameters(reached_query),
+        "command": bulk_command(action, reached_query),
         "back": local_path(params.get("back", "/jobs"), "/jobs"),
     }
 
 
 async def _require_confirmation(
-    context: RequestContext, action: Action, job_filter: Filter, params: Params
+    context: RequestContext, action: Action, wanted: Filter, params: Params
 ) -> None:
     """Above 500 jobs the name of the action must be typed."""
-    reached = await context.job_actions.preview(action, job_filter, cap=CONFIRM_ABOVE + 1)
+    reached = await context.job_actions.preview(action, wanted, cap=CONFIRM_ABOVE + 1)
     if reached.jobs > CONFIRM_ABOVE and params.get("typed", "").strip().lower() != action:
         raise BadOption(f"more than {CONFIRM_ABOVE} jobs: type {action} to do it")
 
 
-def _reject_search(params: Params) -> None:
-    # a search reads a part of the jobs: "all" would reach jobs that were never shown
-    if params.get("payload"):
+def _whole_query(params: Params) -> JobQuery:
+    query = parse_query(params)
+    if query.looks_into_jobs:
+        # a search reads a part of the jobs: "all" would reach jobs that were never shown
         raise BadOption("a search in payloads has no whole: tick the jobs you mean")
+    return query
 
 
 def _parse_action(params: Params) -> Action:
@@ -245,7 +279,7 @@ def same_command(action: Action, ids: tuple[str, ...], params: Params) -> str:
     """The ``forge`` command with the same effect."""
     if ids:
         return forge_command("jobs", action, *ids[:3]) + (" …" if len(ids) > 3 else "")
-    return bulk_command(action, params)
+    return bulk_command(action, parse_query(params))
 
 
 PAGES: Final = (

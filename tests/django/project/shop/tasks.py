@@ -1,7 +1,7 @@
 """Tasks of the test project."""
 
 import os
-import signal
+import time
 from pathlib import Path
 
 from forge_jobs.django import Retry, forge_options
@@ -76,10 +76,20 @@ def write_order(number):
     Order.objects.create(number=number)
 
 
-@task(takes_context=True)
-def die_once(context, path):
-    """Ends the process of its first attempt."""
-    if context.attempt == 1:
-        Path(path).write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGKILL)
-    return context.attempt
+@task
+def sleep_once(path):
+    """Waits for its end in its first run, and tells where it runs."""
+    mark = Path(path)
+    if mark.exists():
+        return "again"
+    mark.write_text(str(os.getpid()))
+    time.sleep(600)
+    return "ended"
+
+
+@task
+@forge_options(retry=NOW)
+def touch(pk):
+    """Two queries, on whatever connection this thread has."""
+    Order.objects.get(pk=pk)
+    Order.objects.filter(pk=pk).update(note="touched")

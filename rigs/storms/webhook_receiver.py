@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Received:
-    """One request."""
+    """One request that was taken."""
 
     path: str
     headers: Mapping[str, str]
@@ -24,21 +24,31 @@ class Received:
 
 @dataclass
 class Receiver:
-    """What came, in order. ``statuses`` are the next answers; after them it answers ``status``."""
+    """What came, in order. ``statuses`` are the next answers; after them ``answer`` says what to
+    answer, by default 204. 0 takes the message and closes the connection without an answer."""
 
     url: str
-    requests: list[Received] = field(default_factory=list)
-    statuses: list[int] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list[Received])
+    statuses: list[int] = field(default_factory=list[int])
     status: int = 204
+    answer: Callable[[], int] | None = None
 
     @property
     def by_id(self) -> dict[str, Any]:
         """The messages that were taken, without repeated ids."""
-        return {one.headers["webhook-id"]: one.message for one in self.requests}
+        by_id: dict[str, Any] = {}
+        for one in list(self.requests):
+            by_id.setdefault(one.headers["webhook-id"], one.message)
+        return by_id
 
     @property
     def types(self) -> list[str]:
         return [one["type"] for one in self.by_id.values()]
+
+    def next_status(self) -> int:
+        if self.statuses:
+            return self.statuses.pop(0)
+        return self.status if self.answer is None else self.answer()
 
 
 @contextmanager
@@ -47,14 +57,20 @@ def receiving() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            length = int(self.headers["content-length"])
+            body = self.rfile.read(length)
+            if len(body) < length:
+                return  # its sender died in the middle
             headers = {name.lower(): value for name, value in self.headers.items()}
-            status = receiver.statuses.pop(0) if receiver.statuses else receiver.status
-            if 200 <= status < 300:
+            status = receiver.next_status()
+            if status < 300:
                 receiver.requests.append(Received(self.path, headers, body))
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
+            if status:
+                self.send_response(status)
+                self.send_header("content-length", "0")
+                self.end_headers()
+            else:
+                self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
             pass
