@@ -11,7 +11,8 @@ from .status import JobStatus, is_terminal
 
 
 class SpanKind(StrEnum):
-    """What a job did in a span. ``waiting``: it was due, and had not started."""
+    """What a job did in a span. ``waiting``: it was due, and had not started. ``suspended``: it ran
+    steps, slept and waited."""
 
     SCHEDULED = "scheduled"
     WAITING = "waiting"
@@ -43,7 +44,7 @@ def spans(record: JobRecord) -> list[Span]:
         started_at = error.started_at
         if started_at is None or started_at < at:
             continue
-        found += _before(at, error.due_at or at, started_at, failed=bool(found))
+        found += _before(at, error.due_at or at, started_at, _pause(record, failed=bool(found)))
         found.append(
             Span(
                 kind=SpanKind.ATTEMPT,
@@ -62,7 +63,8 @@ def _last(record: JobRecord, at: Instant, *, failed: bool) -> Iterator[Span]:
     """What came after the last failed attempt."""
     started_at, run_at = record.started_at, record.run_at
     if started_at is not None and started_at >= at and _has_run(record):
-        yield from _before(at, min(run_at, started_at), started_at, failed=failed)
+        pause = _pause(record, failed=failed)
+        yield from _before(at, min(run_at, started_at), started_at, pause)
         yield Span(
             kind=SpanKind.ATTEMPT,
             began_at=started_at,
@@ -77,15 +79,15 @@ def _last(record: JobRecord, at: Instant, *, failed: bool) -> Iterator[Span]:
         return
     match record.status:
         case JobStatus.SCHEDULED | JobStatus.FAILED:
-            kind = SpanKind.BACK_OFF if failed else SpanKind.SCHEDULED
-            yield Span(kind=kind, began_at=at, ended_at=None, until=run_at)
+            pause = _pause(record, failed=failed)
+            yield Span(kind=pause, began_at=at, ended_at=None, until=run_at)
         case JobStatus.SUSPENDED:
             began_at = at if started_at is None else max(at, started_at)
             yield Span(kind=SpanKind.SUSPENDED, began_at=began_at, ended_at=None, until=run_at)
         case _:
             kind = SpanKind.HELD if record.status is JobStatus.HELD else SpanKind.WAITING
             due_at = max(at, run_at)
-            yield from _before(at, due_at, due_at, failed=failed)
+            yield from _before(at, due_at, due_at, _pause(record, failed=failed))
             yield Span(kind=kind, began_at=due_at, ended_at=None)
 
 
@@ -94,11 +96,17 @@ def _has_run(record: JobRecord) -> bool:
     return record.status is JobStatus.RUNNING or is_terminal(record.status)
 
 
-def _before(at: Instant, due_at: Instant, started_at: Instant, *, failed: bool) -> Iterator[Span]:
+def _pause(record: JobRecord, *, failed: bool) -> SpanKind:
+    """What a job did until it was due. One with steps ran before, to a sleep or a wait."""
+    if failed:
+        return SpanKind.BACK_OFF
+    return SpanKind.SUSPENDED if record.has_steps else SpanKind.SCHEDULED
+
+
+def _before(at: Instant, due_at: Instant, started_at: Instant, pause: SpanKind) -> Iterator[Span]:
     """The time until an attempt: until it was due, and until it started."""
     due_at = min(max(at, due_at), started_at)
     if due_at > at:
-        kind = SpanKind.BACK_OFF if failed else SpanKind.SCHEDULED
-        yield Span(kind=kind, began_at=at, ended_at=due_at)
+        yield Span(kind=pause, began_at=at, ended_at=due_at)
     if started_at > due_at:
         yield Span(kind=SpanKind.WAITING, began_at=due_at, ended_at=started_at)

@@ -18,6 +18,7 @@ from forge_jobs.kit.redact import prose
 from forge_jobs.store.store import Store
 from forge_jobs.store.worker_versions import KnownWorker, known_workers
 
+from .held import holders
 from .queries import decode_redacted, get_record
 from .store_time import store_now
 from .views import JobSummary, LogView, Reason, View, job_summary, optional_datetime
@@ -72,7 +73,8 @@ class Children(View, frozen=True, kw_only=True):
 
 class StoryView(View, frozen=True, kw_only=True):
     """The story of a job. ``same_key`` are other jobs that have or had its dedupe key, ``changes``
-    the fields by which the payload of a copy differs."""
+    the fields by which the payload of a copy differs,
+    ``holders`` the jobs that take the slots of the limit or lane that holds it."""
 
     id: str
     kind: str
@@ -84,6 +86,7 @@ class StoryView(View, frozen=True, kw_only=True):
     children: Children
     same_key: tuple[JobSummary, ...]
     changes: tuple[FieldChange, ...]
+    holders: tuple[JobSummary, ...]
 
 
 async def story(
@@ -122,6 +125,7 @@ async def story(
         children=children,
         same_key=same_key,
         changes=() if original is None else _changes(original, record, reveal),
+        holders=await holders(store, record),
     )
 
 

@@ -35,7 +35,7 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
     return {
         "steps": waterfall(page, job),
         "story": told,
-        "picture": story_picture(told, page),
+        "picture": story_picture(told, page, job),
         "may_retry_from": job.status in RETRYABLE,
         "job": job,
         "title": job.kind,

@@ -1,5 +1,6 @@
 """The picture of a job's story: its spans and its steps as bars on one scale."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -9,6 +10,7 @@ from forge_jobs.core.job_story import SpanKind
 from forge_jobs.ops.step_views import StepState
 from forge_jobs.ops.steps import StepsPage
 from forge_jobs.ops.story import SpanView, StoryView
+from forge_jobs.ops.views import JobView
 
 _MIN_WIDTH: Final = 0.4
 _SHORTEST_S: Final = 0.001
@@ -18,12 +20,13 @@ _NAMES: Final = {
     SpanKind.WAITING: "Waited",
     SpanKind.HELD: "Held",
     SpanKind.BACK_OFF: "Back-off",
-    SpanKind.SUSPENDED: "Suspended",
+    SpanKind.SUSPENDED: "Steps, sleeps",
 }
 
 
 class StoryBar(Struct, frozen=True, kw_only=True):
-    """One span. ``looks`` is its CSS class, ``is_hatched``: nothing ran."""
+    """One span. ``looks`` is its CSS class, ``is_hatched``: nothing ran.
+    ``traceback`` is the id of the element with its traceback; empty without one."""
 
     id: str
     name: str
@@ -33,6 +36,7 @@ class StoryBar(Struct, frozen=True, kw_only=True):
     looks: str
     is_hatched: bool
     after_s: float
+    traceback: str
 
 
 class StepMark(Struct, frozen=True, kw_only=True):
@@ -53,14 +57,18 @@ class StoryPicture(Struct, frozen=True, kw_only=True):
     total_s: float
 
 
-def story_picture(story: StoryView, page: StepsPage) -> StoryPicture:
+def story_picture(story: StoryView, page: StepsPage, job: JobView) -> StoryPicture:
     """The picture of a story and the first steps of the job."""
+    tracebacks = _traceback_ids(job)
     start = story.spans[0].began_at if story.spans else story.at
     ends = [span.ended_at or story.at for span in story.spans]
     end = max([*ends, start])
     span_s = max((end - start).total_seconds(), _SHORTEST_S)
     return StoryPicture(
-        bars=tuple(_bar(index, span, start, span_s) for index, span in enumerate(story.spans, 1)),
+        bars=tuple(
+            _bar(index, span, start, span_s, tracebacks)
+            for index, span in enumerate(story.spans, 1)
+        ),
         steps=tuple(
             _mark(step.name, step.began_at, min(step.ended_at or end, end), start, span_s, looks)
             for step in page.steps
@@ -72,7 +80,23 @@ def story_picture(story: StoryView, page: StepsPage) -> StoryPicture:
     )
 
 
-def _bar(index: int, span: SpanView, start: datetime, span_s: float) -> StoryBar:
+def _traceback_ids(job: JobView) -> dict[datetime, str]:
+    """The ids of the elements of the page that hold tracebacks, by the end of the attempt."""
+    last = len(job.errors)
+    return {
+        error.at: f"traceback-{job.id}" + ("" if number == last else f"-{number}")
+        for number, error in enumerate(job.errors, 1)
+        if error.traceback
+    }
+
+
+def _bar(
+    index: int,
+    span: SpanView,
+    start: datetime,
+    span_s: float,
+    tracebacks: Mapping[datetime, str],
+) -> StoryBar:
     after_s = max(0.0, (span.began_at - start).total_seconds())
     runs = span.kind is SpanKind.ATTEMPT
     failed = runs and span.error is not None
@@ -85,6 +109,7 @@ def _bar(index: int, span: SpanView, start: datetime, span_s: float) -> StoryBar
         looks="error" if failed else "step" if runs else "sleep",
         is_hatched=not runs,
         after_s=after_s,
+        traceback=tracebacks.get(span.ended_at, "") if failed and span.ended_at else "",
     )
 
 
