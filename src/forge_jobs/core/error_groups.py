@@ -19,6 +19,8 @@ MAX_SAMPLES: Final = 5
 MAX_LATEST_CHARS: Final = 500
 MINUTES_KEPT: Final = 120
 HOURS_KEPT: Final = 24 * 14
+# In a full store, a group that was not seen for so long gives way to a new one.
+GIVES_WAY_AFTER: Final = 24 * HOUR
 # The group of failures that would have been another group in a full store, and the value that
 # stands for the rest of a bounded set.
 OTHER: Final = "other"

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from .application import forge_of
     from .backend import ForgeBackend
-    from .object_tags import object_tag
+    from .mission_control import mission_control_urls
+    from .object_tags import object_jobs_url, object_tag
     from .task import ForgeTask, forge_options
 
 __all__ = [
-    "ForgeBackend", "ForgeTask", "Retry", "forge_of", "forge_options", "object_tag",
+    "ForgeBackend", "ForgeTask", "Retry", "forge_of", "forge_options", "mission_control_urls",
+    "object_jobs_url", "object_tag",
 ]  # fmt: skip
 
 # Imported on first use: Django imports this package before its settings and models are ready.
@@ -30,6 +32,8 @@ _HOMES = {
     "Retry": "forge_jobs.core.retry",
     "forge_of": "forge_jobs.django.application",
     "forge_options": "forge_jobs.django.task",
+    "mission_control_urls": "forge_jobs.django.mission_control",
+    "object_jobs_url": "forge_jobs.django.object_tags",
     "object_tag": "forge_jobs.django.object_tags",
 }
 

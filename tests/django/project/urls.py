@@ -3,9 +3,9 @@
 from django.contrib import admin
 from django.urls import path
 
-# from forge_jobs.django import mission_control_urls
+from forge_jobs.django import mission_control_urls
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    # path("forge/", mission_control_urls()),
+    path("forge/", mission_control_urls()),
 ]

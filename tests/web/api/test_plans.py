@@ -50,7 +50,7 @@ async def visit_all(harness: WebHarness) -> dict[str, int]:
         openapi_path(one) for one in ROUTES if one.method == "GET"
     ]
     paths += [f"/api/jobs?{given}" for given in forge_pages.FILTERS if "=" in given]
-    named = {"{id}": jobs[0].id, "{name}": "queue_1", "{action}": "retry"}
+    named = {"{id}": jobs[0].id, "{name}": "queue_1", "{kind}": "kind_1", "{action}": "retry"}
     responses: dict[str, int] = {}
     async with harness.client(Role.ADMIN) as client:
         for path in paths:

@@ -53,9 +53,11 @@ def addresses(site: Site) -> dict[str, str]:
     """Every page by the name of its screenshot."""
     lost = dead_job(site)
     order = waiting_order(site)
+    [group, *_] = site.run_on_store(lambda store: store.error_groups.seen())
     listed = {page.strip("/") or "overview": page for page in PAGES}
     return {
         **listed,
+        "error-group": f"/errors/{group.id}",
         "job": f"/jobs/{lost}",
         "order": f"/jobs/{order}",
         "step": f"/jobs/{order}/step?name=charge",
@@ -64,6 +66,9 @@ def addresses(site: Site) -> dict[str, str]:
         "queue-charts": "/?queue=mail&range=5m",
         "queue-capacity": "/capacity?queue=mail&against=week",
         "timeline": "/timeline?queue=mail&against=day",
+        "task": "/tasks/order",
+        "tasks-by-queue": "/tasks?by=queue&range=24h&sort=backlog",
+        "tag": "/tags/show?tag=vip",
         "nothing": "/jobs?kind=nothing",
     }
 

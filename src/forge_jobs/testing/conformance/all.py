@@ -15,6 +15,7 @@ from .jobs_exchange import TestClaims, TestReplies
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
 from .jobs_liveness import TestDeregister, TestReap
+from .jobs_orders import TestOrders
 from .jobs_pages import TestGet, TestPages
 from .jobs_parents import TestParents
 from .jobs_random import TestRandomCalls
@@ -79,6 +80,7 @@ __all__ = [
     "TestMinutes",
     "TestNotes",
     "TestNotifications",
+    "TestOrders",
     "TestPages",
     "TestParents",
     "TestPeriods",

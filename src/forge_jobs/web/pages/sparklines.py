@@ -1,15 +1,15 @@
 """Sparklines of a queue's last minutes: bars as SVG paths, rendered on the server."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
-
-from forge_jobs.ops.queue_activity import QueueMinute
 
 HEIGHT: Final = 24
 _STEP: Final = 4
 _BAR: Final = 3
+_FEWEST: Final = 4
+_EACH: Final = {"1h": "a minute", "6h": "an hour", "24h": "an hour", "7d": "a day", "30d": "a day"}
 
 
 class Sparkline(Struct, frozen=True, kw_only=True):
@@ -21,8 +21,27 @@ class Sparkline(Struct, frozen=True, kw_only=True):
     label: str
 
 
-def sparkline(minutes: Sequence[QueueMinute]) -> Sparkline | None:
-    """The bars of these minutes; None if all are empty."""
+class TrendLike(Protocol):
+    """One bar."""
+
+    @property
+    def succeeded(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+
+
+def trend(points: Sequence[TrendLike], range_name: str) -> Sparkline | None:
+    """The bars of a range by its name, such as ``24h``; None if all are empty, or too few to see a
+    trend."""
+    if len(points) < _FEWEST:
+        return None
+    return sparkline(points, span=range_name, each=_EACH[range_name])
+
+
+def sparkline(
+    minutes: Sequence[TrendLike], *, span: str = "", each: str = "a minute"
+) -> Sparkline | None:
+    """The bars of these minutes, or of a ``span`` in other steps; None if all are empty."""
     busiest = max((minute.succeeded + minute.failed for minute in minutes), default=0)
     if not busiest:
         return None
@@ -37,12 +56,12 @@ def sparkline(minutes: Sequence[QueueMinute]) -> Sparkline | None:
             failed.append(_bar(index, HEIGHT - succeeded_height, failed_height))
     done_count = sum(minute.succeeded for minute in minutes)
     failed_count = sum(minute.failed for minute in minutes)
-    counts = f"{done_count:,} done, {failed_count:,} failed, at most {busiest:,} a minute"
+    counts = f"{done_count:,} done, {failed_count:,} failed, at most {busiest:,} {each}"
     return Sparkline(
         width=len(minutes) * _STEP,
         succeeded="".join(succeeded),
         failed="".join(failed),
-        label=f"last {len(minutes)} min: {counts}",
+        label=f"last {span or f'{len(minutes)} min'}: {counts}",
     )
 
 
