@@ -9,7 +9,7 @@ MAX_CHANGES: Final = 100
 _ABSENT: Final = object()
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Difference(Struct, frozen=True, kw_only=True):
     """One field that differs; ``was`` or ``now`` is None if it is missing there."""
 
     path: str
@@ -17,9 +17,9 @@ class Change(Struct, frozen=True, kw_only=True):
     now: Any
 
 
-def differences(was: object, now: object) -> list[Change]:
+def differences(was: object, now: object) -> list[Difference]:
     """The fields that differ, at most 100; ``items[2].name`` is the path of a field."""
-    found: list[Change] = []
+    found: list[Difference] = []
     for change in _walk("", was, now):
         if len(found) == MAX_CHANGES:
             break
@@ -27,7 +27,7 @@ def differences(was: object, now: object) -> list[Change]:
     return found
 
 
-def _walk(path: str, was: Any, now: Any) -> Iterator[Change]:
+def _walk(path: str, was: Any, now: Any) -> Iterator[Difference]:
     if isinstance(was, dict) and isinstance(now, dict):
         old, new = cast("dict[str, Any]", was), cast("dict[str, Any]", now)
         for name in dict.fromkeys((*old, *new)):
@@ -45,8 +45,8 @@ def _walk(path: str, was: Any, now: Any) -> Iterator[Change]:
         yield _change(path, was, now)
 
 
-def _change(path: str, was: Any, now: Any) -> Change:
-    return Change(
+def _change(path: str, was: Any, now: Any) -> Difference:
+    return Difference(
         path=path or "(whole)",
         was=None if was is _ABSENT else was,
         now=None if now is _ABSENT else now,

@@ -273,6 +273,7 @@ def _job_view(
     reveal: bool,
     now: Instant,
 ) -> JobView:
+    options = without_parent(record.options) or {}
     return JobView(
         id=record.id,
         kind=record.kind,
@@ -321,13 +322,8 @@ def _job_view(
         lane=record.lane,
         limit_key=record.limit_key,
         trace=record.trace,
-        options=_options(record, reveal),
+        options=options if reveal else redact.value(options),
     )
-
-
-def _options(record: JobRecord, reveal: bool) -> dict[str, Any]:
-    options = without_parent(record.options) or {}
-    return options if reveal else redact.value(options)
 
 
 def _redacted(text: str | None, reveal: bool) -> str | None:
