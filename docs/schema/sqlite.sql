@@ -338,6 +338,9 @@ CREATE INDEX forge_jobs_dedupe     ON forge_jobs (dedupe_key) WHERE dedupe_key I
 
 CREATE INDEX forge_jobs_due        ON forge_jobs (queue, due_at) WHERE due_at IS NOT NULL;
 
+CREATE INDEX forge_jobs_ended ON forge_jobs (indexed_status, finished_at)
+    WHERE indexed_status IS NOT NULL AND finished_at IS NOT NULL;
+
 CREATE INDEX forge_jobs_error_group ON forge_jobs (error_group) WHERE error_group IS NOT NULL;
 
 CREATE INDEX forge_jobs_expiry     ON forge_jobs (expires_at) WHERE expires_at IS NOT NULL;

@@ -12,7 +12,7 @@ from forge_jobs.backends.shared.pagination import MAX_ROWS_READ
 from forge_jobs.core import ids
 from forge_jobs.core.decide import Finish, done
 from forge_jobs.core.job import Claim, NewJob
-from forge_jobs.core.selection import Filter
+from forge_jobs.core.selection import Filter, Order
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Note, Verdict, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
@@ -241,6 +241,20 @@ PAGES: dict[str, tuple[int, Filter]] = {
 }
 
 
+ORDERED: dict[str, tuple[int, Filter, tuple[Order, Order]]] = {
+    "by end": (
+        1_000, Filter(statuses=(JobStatus.DEAD, JobStatus.CANCELLED)),
+        (Order.ENDED_LAST, Order.ENDED_FIRST),
+    ),
+    "by due time": (
+        2_000, Filter(statuses=(JobStatus.SCHEDULED,)), (Order.DUE_FIRST, Order.DUE_LAST)
+    ),
+    "by start": (
+        1_000, Filter(statuses=(JobStatus.RUNNING,)), (Order.STARTED_LAST, Order.STARTED_FIRST)
+    ),
+}  # fmt: skip
+
+
 async def rows_read(store: PostgresStore, meter: Meter, call: Callable[[], Awaitable[Any]]) -> int:
     """Rows of jobs and history that one call reads, the median of three: now and then the server
     reads some for itself (the ends of an index while it plans, a sample)."""
@@ -276,7 +290,18 @@ async def test_pages_read_what_they_show(store: PostgresStore, meter: Meter, nam
     assert await rows_read(store, meter, lambda: _two_pages(store, wanted)) <= 2 * bound
 
 
-async def _two_pages(store: PostgresStore, wanted: Filter) -> None:
-    first = await store.jobs.page(wanted, limit=20)
+@pytest.mark.usefixtures("tidied")
+@pytest.mark.parametrize("name", ORDERED)
+async def test_ordered_pages_read_a_range_of_their_index(
+    store: PostgresStore, meter: Meter, name: str
+) -> None:
+    bound, wanted, orders = ORDERED[name]
+    for order in orders:
+        read = await rows_read(store, meter, lambda order=order: _two_pages(store, wanted, order))
+        assert read <= 2 * bound, (order, read)
+
+
+async def _two_pages(store: PostgresStore, wanted: Filter, order: Order = Order.NEWEST) -> None:
+    first = await store.jobs.page(wanted, limit=20, order=order)
     if first.next is not None:
-        await store.jobs.page(wanted, limit=20, after=first.next)
+        await store.jobs.page(wanted, limit=20, after=first.next, order=order)

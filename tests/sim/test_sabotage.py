@@ -19,7 +19,8 @@ from forge_jobs.core.outcome import Missing
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.engine.claiming.finish_buffer import Batch, FinishBuffer
 from forge_jobs.engine.running.handover import Handover
-from forge_jobs.store.jobs import Reaped, Retention, Verdict
+from forge_jobs.store.job_upkeep import Reaped
+from forge_jobs.store.jobs import Retention, Verdict
 from forge_jobs.store.processes import NewProcess
 from rigs.simulation import __main__ as command
 from rigs.simulation import node

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from forge_jobs.core import job_query
+from forge_jobs.core.selection import Order, parse_order
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
@@ -50,6 +51,15 @@ def list_jobs(
     older_than: OlderThan = None,
     newer_than: NewerThan = None,
     query: QueryLine = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="TIME",
+            help="ended (dead, cancelled), due (scheduled, failed) or started (running); with - "
+            "the latest first. Default: -enqueued.",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Jobs per page.")] = 50,
     after: Annotated[
         str | None,
@@ -66,6 +76,7 @@ def list_jobs(
       forge jobs list --query 'kind:send_mail to:ann@ error:timeout since:1h'
     """
     line = None if query is None else job_query.parse(query)
+    order = Order.NEWEST if sort is None else parse_order(sort)
     chosen = filter_of(
         queue=queue,
         kind=kind,
@@ -78,7 +89,7 @@ def list_jobs(
 
     async def work(store: Store) -> JobsPage:
         return await queries.jobs(
-            store, await with_query(store, chosen, line), limit=limit, after=after
+            store, await with_query(store, chosen, line), limit=limit, after=after, order=order
         )
 
     page, now = with_store(url, lambda store: with_store_time(store, work(store)))

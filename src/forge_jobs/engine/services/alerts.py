@@ -8,6 +8,7 @@ from typing import Final
 from forge_jobs.core.alert_rule import AlertRule, Condition
 from forge_jobs.core.alert_values import Observed, QueueFacts, values_of, window_start
 from forge_jobs.core.alerts import AlertState, advance, announcements
+from forge_jobs.core.error_groups import GroupState
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.log import log_facts
@@ -100,7 +101,16 @@ class Alerts:
             },
             minutes=() if since is None else await metrics.minutes(since=since, until=now + 1),
             missed=await self._missed_ticks(now) if Condition.MISSED_SCHEDULE in conditions else {},
+            returned=await self._returned() if Condition.ERROR_RETURNED in conditions else {},
         )
+
+    async def _returned(self) -> dict[str, int]:
+        """Failures since their return, of the error groups that returned."""
+        return {
+            group.id: group.count_since(group.returned_at)
+            for group in await self._store.error_groups.seen()
+            if group.state is GroupState.RETURNED and group.returned_at is not None
+        }
 
     async def _missed_ticks(self, now: Instant) -> dict[str, int]:
         """Ticks that did not fire, by schedule: dropped with the last one, or overdue now."""

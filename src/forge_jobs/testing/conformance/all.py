@@ -15,6 +15,7 @@ from .jobs_exchange import TestClaims, TestReplies
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
 from .jobs_liveness import TestDeregister, TestReap
+from .jobs_orders import TestOrders
 from .jobs_pages import TestGet, TestPages
 from .jobs_random import TestRandomCalls
 from .jobs_retention import TestRetention
@@ -78,6 +79,7 @@ __all__ = [
     "TestMinutes",
     "TestNotes",
     "TestNotifications",
+    "TestOrders",
     "TestPages",
     "TestPeriods",
     "TestProcesses",

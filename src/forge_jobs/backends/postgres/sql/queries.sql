@@ -202,6 +202,72 @@ SELECT 'track' AS source, string_agg(k.id::text, ',') AS keys FROM (
     WHERE status = 'pending' AND track IS NOT NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
+-- name: positions_due
+-- The next jobs of these queues by the time when they are due. Index: jobs_due, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest(($2::text[])[1:1]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT run_at AS at, id FROM forge.jobs
+    WHERE queue = q.name AND status IN ('scheduled', 'failed', 'suspended')
+        AND run_at >= $3::bigint AND (run_at, id) > ($3::bigint, $4::bigint)
+    ORDER BY run_at, id LIMIT $5
+) AS j
+ORDER BY j.at, j.id LIMIT $5;
+
+-- name: positions_due_down
+-- The same, the latest first. Index: jobs_due, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest(($2::text[])[1:1]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT run_at AS at, id FROM forge.jobs
+    WHERE queue = q.name AND status IN ('scheduled', 'failed', 'suspended')
+        AND run_at <= $3::bigint AND (run_at, id) < ($3::bigint, $4::bigint)
+    ORDER BY run_at DESC, id DESC LIMIT $5
+) AS j
+ORDER BY j.at DESC, j.id DESC LIMIT $5;
+
+-- name: positions_ended
+-- The next terminal jobs of these queues and states by their end. Index: history_retention, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest($2::text[]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT finished_at AS at, id FROM forge.history
+    WHERE queue = q.name AND status = s.name
+        AND finished_at >= $3::bigint AND (finished_at, id) > ($3::bigint, $4::bigint)
+    ORDER BY finished_at, id LIMIT $5
+) AS j
+ORDER BY j.at, j.id LIMIT $5;
+
+-- name: positions_ended_down
+-- The same, the latest first. Index: history_retention, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest($2::text[]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT finished_at AS at, id FROM forge.history
+    WHERE queue = q.name AND status = s.name
+        AND finished_at <= $3::bigint AND (finished_at, id) < ($3::bigint, $4::bigint)
+    ORDER BY finished_at DESC, id DESC LIMIT $5
+) AS j
+ORDER BY j.at DESC, j.id DESC LIMIT $5;
+
+-- name: positions_started
+-- The next running jobs by their start; there are few, so they are sorted. Index: jobs_owner.
+SELECT started_at, id FROM forge.jobs
+WHERE status = 'running' AND started_at IS NOT NULL AND (started_at, id + 0) > ($3::bigint, $4::bigint)
+    AND queue = ANY ($1::text[]) AND status = ANY ($2::text[])
+ORDER BY started_at, id + 0 LIMIT $5;
+
+-- name: positions_started_down
+-- The same, the latest first. Index: jobs_owner.
+SELECT started_at, id FROM forge.jobs
+WHERE status = 'running' AND started_at IS NOT NULL AND (started_at, id + 0) < ($3::bigint, $4::bigint)
+    AND queue = ANY ($1::text[]) AND status = ANY ($2::text[])
+ORDER BY started_at DESC, id + 0 DESC LIMIT $5;
+
 -- name: keys_of_none
 -- No row: gives every parameter a type, whichever parts are used.
 SELECT '' AS source, '' AS keys
