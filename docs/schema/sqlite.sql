@@ -351,6 +351,9 @@ CREATE INDEX forge_jobs_lane_slot  ON forge_jobs (lane_slot) WHERE lane_slot IS 
 
 CREATE INDEX forge_jobs_limit_slot ON forge_jobs (limit_slot) WHERE limit_slot IS NOT NULL;
 
+CREATE INDEX forge_jobs_parent ON forge_jobs (json_extract(options, '$.rare.parent'))
+    WHERE instr(options, '"parent"') > 0;
+
 CREATE INDEX forge_jobs_running    ON forge_jobs (owner) WHERE status = 'running';
 
 CREATE INDEX forge_jobs_status     ON forge_jobs (indexed_status) WHERE indexed_status IS NOT NULL;
