@@ -43,5 +43,5 @@ class BreakdownStore(Protocol):
     ) -> list[TagDay]:
         """What runs came to by tag, for each day (UTC) that has a part in the range, oldest first,
         then by tag; ``core.tag_counts`` says which tags have a place of their own. Without ``tag``
-        more than two days come without ``hours``."""
+        ``tasks`` may be missing, and for more than two days ``hours`` too."""
         ...

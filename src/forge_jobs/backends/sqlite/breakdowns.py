@@ -34,7 +34,7 @@ _DAYS_WITH_HOURS = 2
 _minutes_of = msgspec.json.Decoder(list[Minute]).decode
 _entries_of = msgspec.json.Decoder(list[list[Minute]]).decode
 _tag_entries_of = msgspec.json.Decoder(list[list[TagPart]]).decode
-_tag_parts_of = msgspec.json.Decoder(list[TagPart]).decode
+_tag_days_of = msgspec.json.Decoder(list[TagDay]).decode
 _sums_of = msgspec.json.Decoder(TagSums).decode
 _hours_of = msgspec.json.Decoder(dict[int, TagSums]).decode
 _tasks_of = msgspec.json.Decoder(tuple[TaskSums, ...]).decode
@@ -158,13 +158,9 @@ def _tag_days(
         found = connection.execute(SQL["tag_days"], (since, until, with_hours))
     else:
         found = connection.execute(SQL["days_of_tag"], (_text(list(range(since, until, DAY))), tag))
-    stored: list[TagDay] = []
-    parts: list[TagPart] = []
-    for day, name, weight, total, tasks, hours in found.fetchall():
-        if day is None:
-            parts += _tag_parts_of(total)
-        else:
-            stored.append(_tag_day(day, name, weight, total, tasks, hours))
+    rows, entries = found.fetchone()
+    stored = _tag_days_of(rows)
+    parts = list(chain.from_iterable(_tag_entries_of(entries)))
     return with_incoming(stored, within(parts, since=since, until=until, tag=tag), tag=tag)
 
 

@@ -148,11 +148,13 @@ class TestTagDays:
             assert tenant.total == TagSums(
                 runs=3, done=1, retried=1, dead=1, ran_s=6.0, waited_s=3.0
             )
-            assert set(tenant.tasks) == {
+            [whole] = await _days(store, clock, "tenant:x")
+            assert (whole.total, whole.hours) == (tenant.total, tenant.hours)
+            assert set(whole.tasks) == {
                 TaskSums("q", "a", TagSums(2, 1, 1, 0, 4.0, 2.0)),
                 TaskSums("q", "b", TagSums(1, 0, 0, 1, 2.0, 1.0)),
             }
-            assert await _days(store, clock, "eu") == [eu]
+            assert [one.total for one in await _days(store, clock, "eu")] == [eu.total]
             assert await _days(store, clock, "unknown") == []
             await _roll_up_all(store)
 

@@ -1,7 +1,7 @@
 """Sparklines of a queue's last minutes: bars as SVG paths, rendered on the server."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -9,7 +9,8 @@ HEIGHT: Final = 24
 _STEP: Final = 4
 _BAR: Final = 3
 _FEWEST: Final = 4
-_EACH: Final = {"1h": "a minute", "6h": "an hour", "24h": "an hour", "7d": "a day", "30d": "a day"}
+_MOST: Final = 40
+_EACH: Final = {"1h": "in 2 min", "6h": "an hour", "24h": "an hour", "7d": "a day", "30d": "a day"}
 
 
 class Sparkline(Struct, frozen=True, kw_only=True):
@@ -19,6 +20,13 @@ class Sparkline(Struct, frozen=True, kw_only=True):
     succeeded: str
     failed: str
     label: str
+
+
+class Bar(NamedTuple):
+    """One bar of a trend."""
+
+    succeeded: int
+    failed: int
 
 
 class TrendLike(Protocol):
@@ -35,6 +43,13 @@ def trend(points: Sequence[TrendLike], range_name: str) -> Sparkline | None:
     trend."""
     if len(points) < _FEWEST:
         return None
+    if len(points) > _MOST:
+        odd = len(points) % 2
+        pairs = [points[:odd], *zip(points[odd::2], points[odd + 1 :: 2], strict=True)]
+        points = [
+            Bar(sum(one.succeeded for one in pair), sum(one.failed for one in pair))
+            for pair in pairs[1 - odd :]
+        ]
     return sparkline(points, span=range_name, each=_EACH[range_name])
 
 

@@ -128,7 +128,7 @@ DELETE FROM forge.tag_days WHERE day = $1 AND tag = ANY ($2::text[]);
 -- name: tag_days
 -- The rows of a range of days, at most 501 for each, hours only if they are asked for; then, with a minute, the entries
 -- that are not rolled up yet. Index: the primary key.
-SELECT day, tag, weight, total, tasks, CASE WHEN $3 THEN hours ELSE '{}' END AS hours, NULL::bigint AS minute,
+SELECT day, tag, weight, total, '[]' AS tasks, CASE WHEN $3 THEN hours ELSE '{}' END AS hours, NULL::bigint AS minute,
     NULL AS queue, NULL AS kind, 0 AS runs, 0 AS done, 0 AS retried, 0 AS dead,
     0::double precision AS ran_s, 0::double precision AS waited_s
 FROM forge.tag_days WHERE day >= $1 AND day < $2

@@ -26,9 +26,10 @@ FROM json_each(?2);
 
 -- name: periods
 -- Counters per hour or day: the newest stored ones, those in entries, and jobs that were only
--- inserted. One row, so that all parts come from one snapshot. Index: primary keys.
+-- inserted. One row, so that all parts come from one snapshot. The texts are put together as they are:
+-- to parse thousands of them here as well would be half of the work. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(data))
+    (SELECT '[' || coalesce(group_concat(data), '') || ']'
      FROM (SELECT data FROM forge_periods
            WHERE length = ?1 AND at >= ?2 AND at < ?3
              AND (?4 IS NULL OR queue = ?4)
@@ -46,7 +47,7 @@ SELECT
 -- name: minute_periods
 -- The same per minute. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(data))
+    (SELECT '[' || coalesce(group_concat(data), '') || ']'
      FROM (SELECT data FROM forge_minutes
            WHERE at >= ?1 AND at < ?2
              AND (?3 IS NULL OR queue = ?3)
@@ -65,7 +66,7 @@ SELECT
 -- The same for one kind, whose queues are those of its totals: one search per start of a period and
 -- queue, however many kinds there are. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(p.data))
+    (SELECT '[' || coalesce(group_concat(p.data), '') || ']'
      FROM json_each(?2) AS n
      JOIN (SELECT queue FROM forge_totals WHERE kind = ?3 AND (?4 IS NULL OR queue = ?4)) AS t
      CROSS JOIN forge_periods AS p
@@ -83,7 +84,7 @@ SELECT
 -- name: minutes_of_kind
 -- The same per minute. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(m.data))
+    (SELECT '[' || coalesce(group_concat(m.data), '') || ']'
      FROM json_each(?1) AS n
      JOIN (SELECT queue FROM forge_totals WHERE kind = ?2 AND (?3 IS NULL OR queue = ?3)) AS t
      CROSS JOIN forge_minutes AS m ON m.at = n.value AND m.queue = t.queue AND m.kind = ?2),
@@ -137,19 +138,23 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6);
 DELETE FROM forge_tag_days WHERE day = ?1 AND tag IN (SELECT value FROM json_each(?2));
 
 -- name: tag_days
--- The rows of a range of days, at most 501 for each, hours only if they are asked for; then, without a
--- day, the entries that are not rolled up yet. Index: primary key.
-SELECT day, tag, weight, total, tasks, iif(?3, hours, '{}')
-FROM forge_tag_days WHERE day >= ?1 AND day < ?2
-UNION ALL
-SELECT NULL, NULL, NULL, data, NULL, NULL FROM forge_tag_entries;
+-- The rows of a range of days, at most 501 for each, hours only if they are asked for; and the entries
+-- that are not rolled up yet. The texts are put together as they are. Index: primary key.
+SELECT
+    (SELECT '[' || coalesce(group_concat(
+        '[' || day || ',' || json_quote(tag) || ',' || total || ',' || weight || ','
+            || iif(?3, hours, '{}') || ']'), '') || ']'
+     FROM forge_tag_days WHERE day >= ?1 AND day < ?2),
+    (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
 -- name: days_of_tag
--- The same for one tag. Index: primary key, once per day.
-SELECT d.day, d.tag, d.weight, d.total, d.tasks, d.hours
-FROM json_each(?1) AS n JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2
-UNION ALL
-SELECT NULL, NULL, NULL, data, NULL, NULL FROM forge_tag_entries;
+-- The same for one tag, with hours and tasks. Index: primary key, once per day.
+SELECT
+    (SELECT '[' || coalesce(group_concat(
+        '[' || d.day || ',' || json_quote(d.tag) || ',' || d.total || ',' || d.weight || ','
+            || d.hours || ',' || d.tasks || ']'), '') || ']'
+     FROM json_each(?1) AS n JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2),
+    (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
 -- name: purge_tag_days
 -- Deletes the rows of old days, oldest first, up to a limit. Index: primary key.
