@@ -69,8 +69,8 @@ SELECT at, queue, kind, json_object('at', at, 'queue', queue, 'kind', kind, 'enq
 FROM (SELECT (:now / {MINUTE} - i / {KINDS}) * {MINUTE} AS at,
              'queue_' || (i % {KINDS} % {QUEUES}) AS queue, 'kind_' || (i % {KINDS}) AS kind FROM n)
 """
-# Of both lengths, for a month; hours are all that is read of the last day.
-LENGTHS = ((3_600_000_000, 31 * 24), (86_400_000_000, 31))
+# Hours and days of a month, five minutes of two days.
+LENGTHS = ((300_000_000, 2 * 288), (3_600_000_000, 31 * 24), (86_400_000_000, 31))
 TAGS = 501
 TAG_SUMS = '{"runs":5,"done":4,"retried":1,"ran_s":1.5,"waited_s":0.5}'
 TAG_TASKS = (
@@ -78,6 +78,8 @@ TAG_TASKS = (
     f'{{"queue":"queue_2","kind":"kind_2","sums":{TAG_SUMS}}}]'
 )
 TAG_HOURS = "{" + ",".join(f'"{hour}":{TAG_SUMS}' for hour in range(24)) + "}"
+TAG_HEAD = f"""'[' || day || ',"' || tag || '",{TAG_SUMS},1.55'"""
+TAG_TEXTS = f"""{TAG_HEAD} || ']', {TAG_HEAD} || ',{TAG_HOURS},{TAG_TASKS}]'"""
 TAG_NAME = "CASE WHEN i % 501 = 0 THEN '' ELSE 'tag_' || (i % 501) END"
 SQLITE_PERIODS = f"""
 WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :periods * {KINDS})
@@ -90,9 +92,9 @@ FROM (SELECT (:now / :length - i / {KINDS}) * :length AS at,
 """
 SQLITE_TAGS = f"""
 WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < 31 * {TAGS})
-INSERT INTO forge_tag_days (day, tag, weight, total, tasks, hours)
-SELECT (:now / 86400000000 - i / {TAGS}) * 86400000000, {TAG_NAME}, 1.55, :sums, :tasks, :hours
-FROM n
+INSERT INTO forge_tag_days (day, tag, weight, summary, whole)
+SELECT day, tag, 1.55, {TAG_TEXTS}
+FROM (SELECT (:now / 86400000000 - i / {TAGS}) * 86400000000 AS day, {TAG_NAME} AS tag FROM n)
 """
 POSTGRES_JOBS = f"""
 INSERT INTO forge.{{table}} (id, status, queue, kind, priority, run_at, attempts, max_attempts,
@@ -132,9 +134,10 @@ SELECT DISTINCT ON (queue, kind) 0, queue, kind, enqueued, started, done, retrie
     throttled, released, waited, ran, took FROM forge.periods
 """
 POSTGRES_TAGS = f"""
-INSERT INTO forge.tag_days (day, tag, weight, total, tasks, hours)
-SELECT ({{now}} / 86400000000 - i / {TAGS}) * 86400000000, {TAG_NAME}, 1.55, '{TAG_SUMS}',
-    '{TAG_TASKS}', '{TAG_HOURS}' FROM generate_series(0, 31 * {TAGS} - 1) AS i
+INSERT INTO forge.tag_days (day, tag, weight, summary, whole)
+SELECT day, tag, 1.55, {TAG_TEXTS}
+FROM (SELECT ({{now}} / 86400000000 - i / {TAGS}) * 86400000000 AS day, {TAG_NAME} AS tag
+      FROM generate_series(0, 31 * {TAGS} - 1) AS i) AS n
 """
 POSTGRES_COUNTERS = """
 INSERT INTO forge.counters (queue, kind, status, jobs)
@@ -159,8 +162,7 @@ def fill_sqlite(store: Path, rows: int, minutes: int) -> None:
         for length, periods in LENGTHS:
             of_length = {"length": length, "periods": periods}
             connection.execute(SQLITE_PERIODS, {**of_length, "now": now, "histogram": HISTOGRAM})
-        told_tags = {"now": now, "sums": TAG_SUMS, "tasks": TAG_TASKS, "hours": TAG_HOURS}
-        connection.execute(SQLITE_TAGS, told_tags)
+        connection.execute(SQLITE_TAGS, {"now": now})
         connection.execute(
             "INSERT INTO forge_totals (queue, kind, data) SELECT queue, kind, max(data)"
             " FROM forge_periods GROUP BY queue, kind"

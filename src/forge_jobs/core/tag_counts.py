@@ -70,6 +70,11 @@ class TagDay(Struct, frozen=True, kw_only=True, array_like=True):
     hours: dict[int, TagSums] = {}
     tasks: tuple[TaskSums, ...] = ()
 
+    @property
+    def summary(self) -> "TagDay":
+        """The same without hours and tasks."""
+        return TagDay(day=self.day, tag=self.tag, total=self.total, weight=self.weight)
+
 
 class DayChange(Struct, frozen=True, kw_only=True):
     """What a day's rows become: rows to write, and tags whose rows are deleted."""

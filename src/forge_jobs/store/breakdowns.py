@@ -8,11 +8,11 @@ by age.
 from typing import Final, Protocol
 
 from forge_jobs.core.counters import KindCount, Minute
-from forge_jobs.core.instant import DAY, HOUR, MINUTE, Instant
+from forge_jobs.core.instant import DAY, FIVE_MINUTES, HOUR, MINUTE, Instant
 from forge_jobs.core.tag_counts import TagDay
 
-PERIODS: Final = (MINUTE, HOUR, DAY)
-"""The lengths of the periods that are kept."""
+PERIODS: Final = (MINUTE, FIVE_MINUTES, HOUR, DAY)
+"""The lengths of the periods that are kept; five minutes for two days only."""
 
 
 class BreakdownStore(Protocol):

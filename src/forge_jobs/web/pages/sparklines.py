@@ -10,7 +10,6 @@ _STEP: Final = 4
 _BAR: Final = 3
 _FEWEST: Final = 4
 _MOST: Final = 40
-_EACH: Final = {"1h": "in 2 min", "6h": "an hour", "24h": "an hour", "7d": "a day", "30d": "a day"}
 
 
 class Sparkline(Struct, frozen=True, kw_only=True):
@@ -39,18 +38,17 @@ class TrendLike(Protocol):
 
 
 def trend(points: Sequence[TrendLike], range_name: str) -> Sparkline | None:
-    """The bars of a range by its name, such as ``24h``; None if all are empty, or too few to see a
-    trend."""
+    """The bars of a range by its name, such as ``24h``, at most about 40 of them; None if all are
+    empty, or too few to see a trend."""
     if len(points) < _FEWEST:
         return None
-    if len(points) > _MOST:
-        odd = len(points) % 2
-        pairs = [points[:odd], *zip(points[odd::2], points[odd + 1 :: 2], strict=True)]
-        points = [
-            Bar(sum(one.succeeded for one in pair), sum(one.failed for one in pair))
-            for pair in pairs[1 - odd :]
-        ]
-    return sparkline(points, span=range_name, each=_EACH[range_name])
+    size = -(-len(points) // _MOST)
+    groups = [points[max(end - size, 0) : end] for end in range(len(points), 0, -size)]
+    bars = [
+        Bar(sum(one.succeeded for one in group), sum(one.failed for one in group))
+        for group in reversed(groups)
+    ]
+    return sparkline(bars, span=range_name, each="in one bar")
 
 
 def sparkline(

@@ -106,6 +106,16 @@ WHERE (length, at, queue, kind) IN (
     WHERE length = ?1 AND at < ?2 ORDER BY at, queue, kind LIMIT ?3
 );
 
+-- name: purge_short_periods
+-- Deletes periods of a length that lie two days before the newest one. Index: primary key.
+DELETE FROM forge_periods
+WHERE (length, at, queue, kind) IN (
+    SELECT length, at, queue, kind FROM forge_periods
+    WHERE length = ?1
+      AND at < (SELECT max(at) FROM forge_periods WHERE length = ?1) - 172800000000
+    ORDER BY at, queue, kind LIMIT ?2
+);
+
 -- name: add_tag_entry
 -- Appends what the runs of one transaction came to by tag.
 INSERT INTO forge_tag_entries (data) VALUES (?1);
@@ -125,34 +135,28 @@ SELECT tag, weight FROM forge_tag_days WHERE day = ?1;
 
 -- name: tag_rows
 -- Rows of a day. Index: primary key.
-SELECT d.day, d.tag, d.weight, d.total, d.tasks, d.hours
-FROM json_each(?2) AS n JOIN forge_tag_days AS d ON d.day = ?1 AND d.tag = n.value;
+SELECT d.whole FROM json_each(?2) AS n JOIN forge_tag_days AS d ON d.day = ?1 AND d.tag = n.value;
 
 -- name: put_tag_row
 -- Writes the row of a tag. Index: primary key.
-INSERT OR REPLACE INTO forge_tag_days (day, tag, weight, total, tasks, hours)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6);
+INSERT OR REPLACE INTO forge_tag_days (day, tag, weight, summary, whole) VALUES (?1, ?2, ?3, ?4, ?5);
 
 -- name: delete_tag_rows
 -- Deletes the rows of tags that have no place of their own any more. Index: primary key.
 DELETE FROM forge_tag_days WHERE day = ?1 AND tag IN (SELECT value FROM json_each(?2));
 
 -- name: tag_days
--- The rows of a range of days, at most 501 for each, hours only if they are asked for; and the entries
+-- The rows of a range of days, at most 501 for each, whole only if that is asked for; and the entries
 -- that are not rolled up yet. The texts are put together as they are. Index: primary key.
 SELECT
-    (SELECT '[' || coalesce(group_concat(
-        '[' || day || ',' || json_quote(tag) || ',' || total || ',' || weight || ','
-            || iif(?3, hours, '{}') || ']'), '') || ']'
+    (SELECT '[' || coalesce(group_concat(iif(?3, whole, summary)), '') || ']'
      FROM forge_tag_days WHERE day >= ?1 AND day < ?2),
     (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
 -- name: days_of_tag
--- The same for one tag, with hours and tasks. Index: primary key, once per day.
+-- The same for one tag. Index: primary key, once per day.
 SELECT
-    (SELECT '[' || coalesce(group_concat(
-        '[' || d.day || ',' || json_quote(d.tag) || ',' || d.total || ',' || d.weight || ','
-            || d.hours || ',' || d.tasks || ']'), '') || ']'
+    (SELECT '[' || coalesce(group_concat(d.whole), '') || ']'
      FROM json_each(?1) AS n JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2),
     (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
