@@ -40,14 +40,16 @@ FROM forge.counter_entries WHERE minute >= $1 AND minute < $2 AND ($3::text IS N
 
 -- name: periods_of_kind
 -- The same for one kind, whose queues are those of its totals: one search per start of a period and queue, however many
--- kinds there are. Index: the primary keys.
+-- kinds there are; LIMIT keeps it from becoming a join that reads all. Index: the primary keys.
 SELECT p.at, p.queue, p.kind, '' AS source, NULL AS target, 0 AS jobs, p.enqueued, p.started, p.done, p.retried,
     p.dead, p.cancelled, p.throttled, p.released, p.waited::text, p.ran::text, p.took::text,
     0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
     NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM unnest($2::bigint[]) AS n(at)
 CROSS JOIN (SELECT queue FROM forge.totals WHERE kind = $3 AND ($4::text IS NULL OR queue = $4)) AS t
-JOIN forge.periods p ON p.length = $1 AND p.at = n.at AND p.queue = t.queue AND p.kind = $3
+CROSS JOIN LATERAL (
+    SELECT * FROM forge.periods p
+    WHERE p.length = $1 AND p.at = n.at AND p.queue = t.queue AND p.kind = $3 LIMIT 1) AS p
 UNION ALL
 SELECT minute - minute % $1, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
@@ -61,7 +63,8 @@ SELECT m.at, m.queue, m.kind, '' AS source, NULL AS target, 0 AS jobs, m.enqueue
     NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM unnest($1::bigint[]) AS n(at)
 CROSS JOIN (SELECT queue FROM forge.totals WHERE kind = $2 AND ($3::text IS NULL OR queue = $3)) AS t
-JOIN forge.minutes m ON m.at = n.at AND m.queue = t.queue AND m.kind = $2
+CROSS JOIN LATERAL (
+    SELECT * FROM forge.minutes m WHERE m.at = n.at AND m.queue = t.queue AND m.kind = $2 LIMIT 1) AS m
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
@@ -145,7 +148,8 @@ SELECT
 SELECT
     (SELECT '[' || COALESCE(string_agg(d.whole, ','), '') || ']'
      FROM generate_series($1::bigint, $2::bigint - 1, 86400000000) AS n(day)
-     JOIN forge.tag_days d ON d.day = n.day AND d.tag = $3) AS days,
+     CROSS JOIN LATERAL (
+        SELECT * FROM forge.tag_days d WHERE d.day = n.day AND d.tag = $3 LIMIT 1) AS d) AS days,
     (SELECT '[' || COALESCE(string_agg(json_build_array(minute, tag, queue, kind, json_build_object('runs', runs,
         'done', done, 'retried', retried, 'dead', dead, 'ran_s', ran_s, 'waited_s', waited_s))::text, ','), '') || ']'
      FROM forge.tag_entries WHERE minute >= $1 AND minute < $2 AND tag = $3) AS entries;

@@ -11,9 +11,9 @@ HAVING sum(jobs) <> 0
 ORDER BY queue, kind, status;
 
 -- name: stored_periods
--- The stored values of these periods. Index: primary key.
+-- The stored values of these periods. CROSS JOIN: in this order. Index: primary key.
 SELECT json_group_array(json(p.data))
-FROM json_each(?2) AS n JOIN forge_periods AS p
+FROM json_each(?2) AS n CROSS JOIN forge_periods AS p
   ON p.length = ?1 AND p.at = json_extract(n.value, '$[0]')
  AND p.queue = json_extract(n.value, '$[1]') AND p.kind = json_extract(n.value, '$[2]');
 
@@ -135,7 +135,7 @@ SELECT tag, weight FROM forge_tag_days WHERE day = ?1;
 
 -- name: tag_rows
 -- Rows of a day. Index: primary key.
-SELECT d.whole FROM json_each(?2) AS n JOIN forge_tag_days AS d ON d.day = ?1 AND d.tag = n.value;
+SELECT d.whole FROM json_each(?2) AS n CROSS JOIN forge_tag_days AS d ON d.day = ?1 AND d.tag = n.value;
 
 -- name: put_tag_row
 -- Writes the row of a tag. Index: primary key.
@@ -157,7 +157,7 @@ SELECT
 -- The same for one tag. Index: primary key, once per day.
 SELECT
     (SELECT '[' || coalesce(group_concat(d.whole), '') || ']'
-     FROM json_each(?1) AS n JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2),
+     FROM json_each(?1) AS n CROSS JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2),
     (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
 -- name: purge_tag_days
