@@ -57,6 +57,8 @@ def addresses(jobs: list[str], since: str, until: str) -> list[str]:
         *(f"/jobs?status={state}" for state in STATES),
         *(f"/jobs?status={state}&{given}" for state in STATES for given in rare),
         *(f"{page}?{given}" for page in LISTS for given in (*FILTERS, *times)),
+        *(f"/dead?sort={sort}" for sort in ("ended", "-enqueued")), "/scheduled?sort=-due",
+        "/jobs?status=running&sort=started",
         *(f"/bulk/{action}?{given}" for action in ACTIONS for given in REACHED),
     ]  # fmt: skip
 

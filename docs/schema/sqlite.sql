@@ -338,6 +338,9 @@ CREATE INDEX forge_jobs_dedupe     ON forge_jobs (dedupe_key) WHERE dedupe_key I
 
 CREATE INDEX forge_jobs_due        ON forge_jobs (queue, due_at) WHERE due_at IS NOT NULL;
 
+CREATE INDEX forge_jobs_ended ON forge_jobs (indexed_status, finished_at)
+    WHERE indexed_status IS NOT NULL AND finished_at IS NOT NULL;
+
 CREATE INDEX forge_jobs_error_group ON forge_jobs (error_group) WHERE error_group IS NOT NULL;
 
 CREATE INDEX forge_jobs_expiry     ON forge_jobs (expires_at) WHERE expires_at IS NOT NULL;
@@ -347,6 +350,9 @@ CREATE INDEX forge_jobs_lane       ON forge_jobs (live_lane) WHERE live_lane IS 
 CREATE INDEX forge_jobs_lane_slot  ON forge_jobs (lane_slot) WHERE lane_slot IS NOT NULL;
 
 CREATE INDEX forge_jobs_limit_slot ON forge_jobs (limit_slot) WHERE limit_slot IS NOT NULL;
+
+CREATE INDEX forge_jobs_parent ON forge_jobs (json_extract(options, '$.rare.parent'))
+    WHERE instr(options, '"parent"') > 0;
 
 CREATE INDEX forge_jobs_running    ON forge_jobs (owner) WHERE status = 'running';
 

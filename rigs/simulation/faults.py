@@ -19,6 +19,8 @@ from forge_jobs.core.events import NewEvent, SentEvent
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.steps import StepWrite
+from forge_jobs.store.breakdowns import BreakdownStore
+from forge_jobs.store.error_groups import ErrorGroupStore
 from forge_jobs.store.events import EventStore
 from forge_jobs.store.jobs import Exchange, Exchanged, JobStore
 from forge_jobs.store.limits import Limits
@@ -270,6 +272,8 @@ class FaultyStore:
         self.settings: SettingStore = proxy("settings", target.settings)
         self.steps: StepStore = proxy("steps", target.steps)
         self.events: EventStore = proxy("events", target.events)
+        self.error_groups: ErrorGroupStore = proxy("error_groups", target.error_groups)
+        self.breakdowns: BreakdownStore = proxy("breakdowns", target.breakdowns)
         # A synchronous call cannot take virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
             target.capabilities, sync_calls=False, transactions=(), server_side=server_side

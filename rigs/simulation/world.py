@@ -38,6 +38,7 @@ from rigs.simulation.node import Node, SimContext
 from rigs.simulation.operators import NORMAL_SLOTS, Operator, Producer
 from rigs.simulation.plan import QUEUES
 from rigs.simulation.recording_store import record_changes
+from rigs.simulation.service_errors import service_errors
 from rigs.simulation.workflow_operator import WorkflowOperator
 
 _LEASES_S = (3.0, 5.0, 15.0)
@@ -76,14 +77,15 @@ def simulate(seed: int, options: Options | None = None) -> SimulationResult:
     """Run the simulation of a seed and check it."""
     chosen = options or Options()
     world = _World(seed, chosen)
-    with logs_disabled(), collections_paused(), machine_hidden():
+    with logs_disabled(), service_errors() as errors, collections_paused(), machine_hidden():
         final = world.run()
     history = world.sim.history
+    failed = [Violation("service", None, text) for text in dict.fromkeys(errors)]
     return SimulationResult(
         seed,
         chosen,
         history,
-        check_history(history, final),
+        [*check_history(history, final), *failed],
         count_events(history),
         world.sim.loop.time(),
         world.sim.loop.steps,

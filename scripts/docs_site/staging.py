@@ -22,7 +22,7 @@ _LANGUAGES: Final = {
     ".py": "python", ".sql": "sql", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".sh": "sh",
     ".json": "json", ".ini": "ini", ".js": "js",
 }  # fmt: skip
-_PICTURES: Final = frozenset({".png", ".svg", ".jpg", ".gif"})
+_PICTURES: Final = frozenset({".png", ".svg", ".jpg", ".gif", ".webp"})
 
 
 class BadLink(Exception):

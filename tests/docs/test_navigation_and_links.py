@@ -127,6 +127,7 @@ def test_files_outside_docs_become_pages(tmp_path: Path) -> None:
         ("docs/README.md", "index.md"),
         ("docs/decisions/README.md", "decisions/index.md"),
         ("docs/images/a.png", "images/a.png"),
+        ("docs/images/demo.webp", "images/demo.webp"),
         ("SECURITY.md", "project/security.md"),
         ("examples/README.md", "examples/index.md"),
         ("examples/steps.py", "files/examples/steps.py.md"),

@@ -20,6 +20,19 @@ PARTS = {
     "testing/shop.py": "testing/test_shop.py",
     "testing/pytest.ini": "testing/test_shop.py",
     "gateway/Dockerfile": "gateway/compose.yaml",
+    **dict.fromkeys(
+        (
+            "django_shop/manage.py",
+            "django_shop/settings.py",
+            "django_shop/urls.py",
+            "django_shop/shop/__init__.py",
+            "django_shop/shop/admin.py",
+            "django_shop/shop/models.py",
+            "django_shop/shop/tasks.py",
+            "django_shop/shop/tests.py",
+        ),
+        "django_shop/demo.py",
+    ),
 }
 # Files to copy, not programs to run: tests/docs/test_monitoring_files.py reads every one of them.
 TO_COPY = ("deploy/", "monitoring/")

@@ -10,10 +10,15 @@ TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^(<!-- not run: .*-->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_tests_of_the_tutorial_pass(tmp_path: Path) -> None:
+def save_tutorial(folder: Path) -> None:
+    """The program of the tutorial and its tests."""
     blocks = BLOCK.findall(TUTORIAL.read_text(encoding="utf-8"))
-    (tmp_path / "shop.py").write_text("\n\n".join(code for mark, code in blocks if not mark))
-    (tmp_path / "test_shop.py").write_text("".join(code for mark, code in blocks if mark))
+    (folder / "shop.py").write_text("\n\n".join(code for mark, code in blocks if not mark))
+    (folder / "test_shop.py").write_text("".join(code for mark, code in blocks if mark))
+
+
+def test_the_tests_of_the_tutorial_pass(tmp_path: Path) -> None:
+    save_tutorial(tmp_path)
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -4,6 +4,7 @@ lifespan around the worker."""
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -12,7 +13,7 @@ from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from forge_jobs import BadOption, Forge
 from forge_jobs.integrations import fastapi, starlette
@@ -177,6 +178,23 @@ def test_mission_control_behind_the_login_of_the_application(any_url: str) -> No
             assert page.status_code == 200
             assert "greet" in page.text
             assert client.get("/ops/").status_code == 200
+
+
+def test_a_bulk_operation_of_a_mounted_mission_control_is_stopped(tmp_path: Path) -> None:
+    """It would be torn down in the middle, and nobody would know how far it came."""
+    forge = Forge(f"sqlite:///{tmp_path}/jobs.db")
+
+    @forge.task
+    def note(number: int) -> None: ...
+
+    note.enqueue_many([(number,) for number in range(3_000)])
+    panel = mission_control(forge, auth=lambda request: "admin")
+    app = Starlette(routes=[Mount("/ops", panel)], lifespan=lifespan(forge, worker=False))
+    with TestClient(app) as client:
+        wish = {"action": "cancel", "filter": {"queues": ["default"]}}
+        begun = client.post("/ops/api/bulk", json=wish).json()
+        assert begun.get("state") == "running", begun
+    assert panel.operations.get(begun["id"]).state in ("stopped", "done")
 
 
 def test_two_applications_share_a_forge(any_url: str) -> None:

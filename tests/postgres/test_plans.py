@@ -12,7 +12,7 @@ from forge_jobs.backends.shared.pagination import MAX_ROWS_READ
 from forge_jobs.core import ids
 from forge_jobs.core.decide import Finish, done
 from forge_jobs.core.job import Claim, NewJob
-from forge_jobs.core.selection import Filter
+from forge_jobs.core.selection import Filter, Order
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Note, Verdict, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
@@ -229,6 +229,7 @@ CALLS: dict[str, tuple[int, Callable[[PostgresStore], Awaitable[Any]]]] = {
 PAGES: dict[str, tuple[int, Filter]] = {
     "all": (500, Filter()),
     "by key": (50, Filter(dedupe_key="k")),
+    "by parent": (50, Filter(parent="01ARZ3NDEKTSV4RRFFQ69G5FAV")),
     "by error group": (200, Filter(group="g1")),
     "by error group and state": (200, Filter(group="g1", statuses=(JobStatus.DEAD,))),
     "by queue": (4 * 250, Filter(queue="q1")),
@@ -239,6 +240,20 @@ PAGES: dict[str, tuple[int, Filter]] = {
     "by state pending": (4 * MAX_ROWS_READ, Filter(statuses=(JobStatus.PENDING,))),
     "by state scheduled": (MAX_ROWS_READ, Filter(statuses=(JobStatus.SCHEDULED,))),
 }
+
+
+ORDERED: dict[str, tuple[int, Filter, tuple[Order, Order]]] = {
+    "by end": (
+        1_000, Filter(statuses=(JobStatus.DEAD, JobStatus.CANCELLED)),
+        (Order.ENDED_LAST, Order.ENDED_FIRST),
+    ),
+    "by due time": (
+        2_000, Filter(statuses=(JobStatus.SCHEDULED,)), (Order.DUE_FIRST, Order.DUE_LAST)
+    ),
+    "by start": (
+        1_000, Filter(statuses=(JobStatus.RUNNING,)), (Order.STARTED_LAST, Order.STARTED_FIRST)
+    ),
+}  # fmt: skip
 
 
 async def rows_read(store: PostgresStore, meter: Meter, call: Callable[[], Awaitable[Any]]) -> int:
@@ -276,7 +291,18 @@ async def test_pages_read_what_they_show(store: PostgresStore, meter: Meter, nam
     assert await rows_read(store, meter, lambda: _two_pages(store, wanted)) <= 2 * bound
 
 
-async def _two_pages(store: PostgresStore, wanted: Filter) -> None:
-    first = await store.jobs.page(wanted, limit=20)
+@pytest.mark.usefixtures("tidied")
+@pytest.mark.parametrize("name", ORDERED)
+async def test_ordered_pages_read_a_range_of_their_index(
+    store: PostgresStore, meter: Meter, name: str
+) -> None:
+    bound, wanted, orders = ORDERED[name]
+    for order in orders:
+        read = await rows_read(store, meter, lambda order=order: _two_pages(store, wanted, order))
+        assert read <= 2 * bound, (order, read)
+
+
+async def _two_pages(store: PostgresStore, wanted: Filter, order: Order = Order.NEWEST) -> None:
+    first = await store.jobs.page(wanted, limit=20, order=order)
     if first.next is not None:
-        await store.jobs.page(wanted, limit=20, after=first.next)
+        await store.jobs.page(wanted, limit=20, after=first.next, order=order)

@@ -16,6 +16,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +24,8 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from tests.browser_start import chromium
+from tests.examples.test_applications import APPLICATIONS, PRINTED
+from tests.examples.test_tutorial import save_tutorial
 from tests.repository.test_repository import committed_files
 from tests.web.browser.window import open_window
 
@@ -31,6 +34,7 @@ VENDOR = "forge_jobs/web/static/vendor"
 SCRIPTS = {f"{VENDOR}/{name}" for name in ("htmx.min.js", "idiomorph-ext.min.js")}
 CHARTS = {f"{VENDOR}/{name}" for name in ("uPlot.iife.min.js", "uPlot.min.css")}
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+PLAIN = ("-p", "no:cacheprovider")
 DRAWN = """canvas => canvas.getContext("2d")
     .getImageData(0, 0, canvas.width, canvas.height).data.some(value => value > 0)"""
 
@@ -216,6 +220,50 @@ def test_u3_the_demos_run_from_the_wheel(programs: Path, tmp_path: Path) -> None
         page.get_by_role("textbox").first.fill("from the wheel")
         page.keyboard.press("Enter")
         expect(page.get_by_text("from the wheel")).to_have_count(2)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_applications_run_from_the_wheel(
+    programs: Path, project_root: Path, tmp_path: Path
+) -> None:
+    """Their demos and their tests, copied out of the repository."""
+    shutil.copytree(
+        project_root / "examples",
+        tmp_path / "examples",
+        ignore=shutil.ignore_patterns("__pycache__", "*.db*"),
+    )
+
+    def demo(name: str) -> tuple[str, str]:
+        folder = tmp_path / "run" / Path(name).stem
+        folder.mkdir(parents=True)
+        ran = run(programs / "python", tmp_path / "examples" / name, cwd=folder)
+        assert ran.returncode == 0, ran
+        return name, ran.stdout
+
+    with ThreadPoolExecutor(3) as side_by_side:
+        assert dict(side_by_side.map(demo, PRINTED)) == PRINTED
+    folders = [tmp_path / "examples" / name for name in APPLICATIONS]
+    ran = run(programs / "python", "-m", "pytest", "-q", *PLAIN, *folders, cwd=tmp_path)
+    assert ran.returncode == 0, ran
+    assert " passed" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_tutorial_runs_from_the_wheel(programs: Path, tmp_path: Path) -> None:
+    save_tutorial(tmp_path)
+    ran = run(
+        programs / "python", "-m", "pytest", "-q", *PLAIN, "--rootdir", ".", ".", cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran
+    assert "3 passed" in ran.stdout
+    url = ("--url", f"sqlite:///{tmp_path / 'shop.db'}")
+    worker = (programs / "forge", "worker", "shop:forge", *url)
+    with started(*worker, cwd=tmp_path, until="started"):
+        shown = run(programs / "forge", "workers", "--json", *url, cwd=tmp_path)
+    assert shown.returncode == 0, shown
+    assert '"host_id"' in shown.stdout
 
 
 def run_forge(programs: Path, folder: Path, *words: str) -> str:

@@ -19,7 +19,8 @@ from forge_jobs.core.outcome import Missing
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.engine.claiming.finish_buffer import Batch, FinishBuffer
 from forge_jobs.engine.running.handover import Handover
-from forge_jobs.store.jobs import Reaped, Retention, Verdict
+from forge_jobs.store.job_upkeep import Reaped
+from forge_jobs.store.jobs import Retention, Verdict
 from forge_jobs.store.processes import NewProcess
 from rigs.simulation import __main__ as command
 from rigs.simulation import node
@@ -143,6 +144,14 @@ def test_a_purge_that_ignores_the_state(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(RowwiseJobs, "purge", purge)
     caught_by({"lost"})
+
+
+def test_a_service_that_can_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: RowwiseJobs, keep: Retention, *, limit: int) -> int:
+        raise AttributeError("no such table")
+
+    monkeypatch.setattr(RowwiseJobs, "purge", broken)
+    caught_by({"service"})
 
 
 def test_an_ignored_dedupe_key(monkeypatch: pytest.MonkeyPatch) -> None:

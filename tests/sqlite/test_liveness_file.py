@@ -12,7 +12,7 @@ from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.backends.sqlite.os.liveness_file import LivenessFile, LivenessRecord, probe
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.store.jobs import Reaped
+from forge_jobs.store.job_upkeep import Reaped
 from forge_jobs.store.processes import NewProcess, ProcessStats
 from tests.sqlite.conftest import Start, read_line
 

@@ -157,6 +157,7 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
         ("status", "COVERING INDEX forge_jobs_status (indexed_status=? AND rowid<?)"),
         ("dedupe_key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
         ("error_group", "COVERING INDEX forge_jobs_error_group (error_group=? AND rowid<?)"),
+        ("parent", "INDEX forge_jobs_parent (<expr>=? AND rowid<?)"),
         ("running", "INDEX forge_jobs_running"),
         ("due", "COVERING INDEX forge_jobs_due (queue>? AND queue<?)"),
         ("claimable", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
@@ -165,6 +166,21 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
         steps = [s for s in plan(connection, queries.SQL[f"keys_of_{source}"]) if "forge_jobs" in s]
         assert len(steps) == 1, (source, steps)
         assert index in steps[0], (source, steps)
+
+
+@pytest.mark.parametrize("way", ["", "_down"])
+def test_lists_by_a_time_read_their_index_in_order(
+    connection: sqlite3.Connection, way: str
+) -> None:
+    for time, index in (
+        ("due", "COVERING INDEX forge_jobs_due (queue=? AND due_at"),
+        ("ended", "COVERING INDEX forge_jobs_ended (indexed_status=? AND finished_at"),
+    ):
+        steps = plan(connection, queries.SQL[f"positions_{time}{way}"])
+        assert len(steps) == 1, steps
+        assert index in steps[0], steps
+    steps = plan(connection, queries.SQL[f"positions_started{way}"])
+    assert "INDEX forge_jobs_running" in steps[0]
 
 
 def test_jobs_without_a_queue_of_their_own_come_from_their_index(

@@ -14,7 +14,7 @@ from forge_jobs.backends.sqlite.os.liveness_file import LivenessRecord
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.jobs import Reaped
+from forge_jobs.store.job_upkeep import Reaped
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.worker import LEASE_S, Process, enqueue, record
 

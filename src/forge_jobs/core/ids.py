@@ -13,6 +13,10 @@ _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUE: Final = {char: value for value, char in enumerate(_ALPHABET)}
 _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _LENGTH = 26
+SHORT: Final = 8
+_SHORT_KEY_BITS: Final = 5 * SHORT - 16
+# More jobs with the same end would need a table of a billion rows.
+_MAX_SHORT_KEYS: Final = 64
 
 
 def encode(number: int) -> str:
@@ -74,3 +78,22 @@ def row_key(public_id: str, tag: int) -> tuple[int, int] | None:
     if number is None or number & 0xFFFF != tag:
         return None
     return number >> 16 & 0xFFFF_FFFF_FFFF_FFFF, number >> 80
+
+
+def is_short(text: str) -> bool:
+    """Whether a text can be the last 8 characters of an id, which lists show."""
+    return len(text) == SHORT and all(char in _VALUE for char in text.upper())
+
+
+def short_keys(text: str, tag: int, newest: int) -> list[int]:
+    """The row keys whose ids end with 8 characters, the newest first, up to the newest key."""
+    number = 0
+    for char in text.upper():
+        number = number << 5 | _VALUE[char]
+    if number & 0xFFFF != tag:
+        return []
+    low, step = number >> 16, 1 << _SHORT_KEY_BITS
+    if newest < low:
+        return []
+    top = low + (newest - low) // step * step
+    return list(range(top, -1, -step))[:_MAX_SHORT_KEYS]

@@ -4,6 +4,7 @@ Django makes a backend object per thread; what they share is kept here, for the 
 tasks by kind, as they are declared, and one Forge for each address.
 """
 
+import asyncio
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -23,7 +24,7 @@ from .django_api import (
     setting_changed,
     task_backends,
 )  # fmt: skip
-from .running import TaskRunner
+from .running import MakeContext, TaskRunner
 from .task import TaskCalls, calls_of
 
 WORKER_MODULE: Final = "forge_jobs.django.worker_app"
@@ -36,6 +37,8 @@ class DjangoApplication:
     def __init__(self, forge: Forge, *, in_test: bool = False) -> None:
         self.forge = forge
         self.in_test = in_test
+        # The loop of ``testing.drain``.
+        self.test_loop: asyncio.AbstractEventLoop | None = None
         self._registered: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._queues: dict[str, int] = {}
@@ -162,9 +165,14 @@ def is_task(value: object) -> bool:
 
 def _handler(runner: TaskRunner, calls: TaskCalls, application: DjangoApplication) -> Handler:
     settings = calls.settings
-    run: Any
-    if application.in_test:
-        run_in, run = RunIn.LOOP, runner.run_in_test
+    if application.in_test and runner.is_async:
+        run_in, run = RunIn.LOOP, runner.arun_in_test
+    elif application.in_test:
+        run_in = RunIn.THREAD
+
+        def run(data: bytes, make_context: MakeContext) -> Any:
+            return runner.run_in_test(application.test_loop, data, make_context)
+
     elif settings.cpu:
         run_in, run = RunIn.CHILD, runner.run
     elif runner.is_async:

@@ -1,5 +1,6 @@
 """Runs a Django task for a job: arguments, context, connections, signals, the value as JSON."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from inspect import iscoroutinefunction
@@ -41,11 +42,18 @@ class TaskRunner:
         async with afresh_connections():
             return await self._acall(data, make_context())
 
-    async def run_in_test(self, data: bytes, make_context: MakeContext) -> Any:
-        """Run on the thread and the connections of a test, inside its transaction."""
-        if self.is_async:
-            return await self._acall(data, make_context())
-        return await sync_to_async(self._call, thread_sensitive=True)(data, make_context())
+    async def arun_in_test(self, data: bytes, make_context: MakeContext) -> Any:
+        """Run an ``async def`` with the connections of a test, inside its transaction."""
+        return await self._acall(data, make_context())
+
+    def run_in_test(
+        self, loop: asyncio.AbstractEventLoop | None, data: bytes, make_context: MakeContext
+    ) -> Any:
+        """Likewise a ``def``: on the thread of the test, which waits for this loop."""
+        if loop is None:
+            return self.run(data, make_context)
+        call = sync_to_async(self._call, thread_sensitive=True)
+        return asyncio.run_coroutine_threadsafe(call(data, make_context()), loop).result()
 
     def _call(self, data: bytes, context: Context) -> Any:
         result, args, kwargs = self._begin(data, context)

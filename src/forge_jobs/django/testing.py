@@ -4,6 +4,7 @@ Jobs are kept in memory, each test begins without any, and they run in the real 
 thread of the test and through its database connection: they see what the test has not committed.
 """
 
+import asyncio
 import unittest
 from importlib import import_module
 from typing import Any, Final
@@ -73,11 +74,20 @@ def drain(backend: str | None = None) -> DrainReport:
     total = DrainReport()
     for _ in range(_MAX_ROUNDS):
         _store_committed()
-        report = async_to_sync(application.forge.adrain)()
+        report = async_to_sync(_drain)(application)
         total = _sum(total, report)
         if not report.ran:
             break
     return total
+
+
+async def _drain(application: DjangoApplication) -> DrainReport:
+    """Drain on a loop beside this thread, which meanwhile runs what is bound to it."""
+    application.test_loop = asyncio.get_running_loop()
+    try:
+        return await application.forge.adrain()
+    finally:
+        application.test_loop = None
 
 
 def _store_committed() -> None:

@@ -1,11 +1,6 @@
-"""Litestar: a plugin with an embedded worker or none, the Forge as a dependency of handlers, and
-Mission Control.
+"""Litestar: a plugin with an embedded worker or none, ``forge: Forge`` and Mission Control."""
 
-::
-
-    app = Litestar([...], plugins=[ForgePlugin(forge, queues=["mail"], mission_control="/jobs")])
-"""
-
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Unpack
 
 from forge_jobs.app import Forge
@@ -38,6 +33,10 @@ class ForgePlugin(InitPlugin):
 
     ``worker``, ``queues`` and ``options`` are those of ``lifespan``; the application's own ones
     surround the worker. ``mission_control`` is the path of the pages, ``auth`` their check.
+
+    >>> from litestar import Litestar
+    >>> from forge_jobs.integrations.litestar import ForgePlugin
+    >>> app = Litestar(plugins=[ForgePlugin(forge, queues=["mail"], mission_control="/jobs")])
     """
 
     def __init__(
@@ -65,15 +64,16 @@ class ForgePlugin(InitPlugin):
         app_config.dependencies = {"forge": provide, **app_config.dependencies}
         app_config.signature_namespace["Forge"] = Forge
         if self._path is not None:
-            app_config.route_handlers = [*app_config.route_handlers, self._mounted(self._path)]
+            # Litestar does not tell a mounted application where it is.
+            panel = mission_control(self._forge, auth=self._auth, root=self._path)
+            config.lifespan.append(aclosing(panel))
+            config.route_handlers = [*config.route_handlers, _mounted(self._path, panel)]
         return app_config
 
-    def _mounted(self, path: str) -> Any:
-        # Litestar does not tell a mounted application where it is.
-        panel = mission_control(self._forge, auth=self._auth, root=path)
 
-        @asgi(path, is_mount=True, copy_scope=True)
-        async def pages(scope: "Scope", receive: "Receive", send: "Send") -> None:
-            await panel(scope, receive, send)  # pyright: ignore[reportArgumentType]
+def _mounted(path: str, panel: Any) -> Any:
+    @asgi(path, is_mount=True, copy_scope=True)
+    async def pages(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        await panel(scope, receive, send)
 
-        return pages
+    return pages

@@ -254,9 +254,8 @@ def _trend(group: ErrorGroup, since: Instant, now: Instant) -> tuple[FailurePoin
     short = now - since <= _SHORT_TREND_S * SECOND
     known, width = (group.minutes, MINUTE) if short else (group.hours, HOUR)
     first = since - since % width
-    return tuple(
-        FailurePoint(at=to_datetime(at), count=count) for at, count in known if at >= first
-    )
+    points = [(at, count) for at, count in known.points(width) if at >= first]
+    return tuple(FailurePoint(at=to_datetime(at), count=count) for at, count in points)
 
 
 def _values(counts: Mapping[str, int]) -> tuple[ValueCount, ...]:

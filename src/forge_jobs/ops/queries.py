@@ -14,10 +14,11 @@ from forge_jobs.config import DEFAULT_QUEUE_WORKERS
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.counters import CappedCount, Count, Minute, merge_minutes
 from forge_jobs.core.errors import BadOption, NotFound
-from forge_jobs.core.ids import decode
+from forge_jobs.core.ids import decode, is_short
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
 from forge_jobs.core.job import JobRecord, LogLine
-from forge_jobs.core.selection import Cursor, Filter
+from forge_jobs.core.parent import without_parent
+from forge_jobs.core.selection import Cursor, Filter, Order
 from forge_jobs.core.status import WAITING, JobStatus
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
@@ -131,22 +132,32 @@ async def workers(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[WorkerV
 
 
 async def jobs(
-    store: Store, filter: Filter, *, limit: int = 50, after: Cursor | None = None
+    store: Store,
+    filter: Filter,
+    *,
+    limit: int = 50,
+    after: Cursor | None = None,
+    order: Order = Order.NEWEST,
 ) -> JobsPage:
-    """One page of jobs, newest first."""
+    """One page of jobs, by default newest first."""
     if not 1 <= limit <= MAX_PAGE:
         raise BadOption(f"limit={limit} must lie between 1 and {MAX_PAGE:,}: page with the cursor")
-    page = await store.jobs.page(filter, limit=limit, after=after)
+    page = await store.jobs.page(filter, limit=limit, after=after, order=order)
     summaries = tuple(job_summary(record) for record in page.jobs)
     return JobsPage(jobs=summaries, next=page.next, stopped=page.stopped, looked=page.rows_read)
 
 
 async def jobs_and_count(
-    store: Store, filter: Filter, *, limit: int = 50, after: Cursor | None = None
+    store: Store,
+    filter: Filter,
+    *,
+    limit: int = 50,
+    after: Cursor | None = None,
+    order: Order = Order.NEWEST,
 ) -> tuple[JobsPage, CappedCount]:
     """A page, and how many jobs match in all. No count is made if the first page holds every match,
     or if a bounded read stopped without a match."""
-    page = await jobs(store, filter, limit=limit, after=after)
+    page = await jobs(store, filter, limit=limit, after=after, order=order)
     if page.stopped and not page.jobs:
         return page, CappedCount(0, True)
     if after is None and (page.stopped or page.next is None):
@@ -180,9 +191,12 @@ async def job(
 
 
 async def get_record(store: Store, job_id: str) -> JobRecord:
-    """The record of a public id; BadOption for a malformed id, NotFound for an unknown one."""
-    if decode(job_id) is None:
-        raise BadOption(f"{job_id!r} is not a job id: it has 26 letters and digits")
+    """The record of a public id or its last 8 characters; BadOption for a malformed id, NotFound
+    for an unknown one."""
+    if decode(job_id) is None and not is_short(job_id):
+        raise BadOption(
+            f"{job_id!r} is not a job id: it has 26 letters and digits, or the last 8 of them"
+        )
     record = await store.jobs.get(job_id.upper())
     if record is None:
         raise NotFound(f"there is no job {job_id} in this store: it was deleted, or is elsewhere")
@@ -259,6 +273,7 @@ def _job_view(
     reveal: bool,
     now: Instant,
 ) -> JobView:
+    options = without_parent(record.options) or {}
     return JobView(
         id=record.id,
         kind=record.kind,
@@ -307,13 +322,8 @@ def _job_view(
         lane=record.lane,
         limit_key=record.limit_key,
         trace=record.trace,
-        options=_options(record, reveal),
+        options=options if reveal else redact.value(options),
     )
-
-
-def _options(record: JobRecord, reveal: bool) -> dict[str, Any]:
-    options = dict(record.options or {})
-    return options if reveal else redact.value(options)
 
 
 def _redacted(text: str | None, reveal: bool) -> str | None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from forge_jobs.core.job import JobRecord
-from forge_jobs.core.selection import Cursor, Filter
+from forge_jobs.core.selection import Cursor, Filter, Order
 from forge_jobs.store.store import Store
 
 from .views import JobSummary, View, job_summary
@@ -49,25 +49,26 @@ async def search(
     limit: int = 50,
     after: Cursor | None = None,
     max_read: int = MAX_JOBS_READ,
+    order: Order = Order.NEWEST,
 ) -> SearchPage:
     """Up to ``limit`` matches among the next ``max_read`` jobs of the filter."""
     if conditions.payload:
         filter = replace(filter, payload=conditions.payload)
     if not conditions.queues and not conditions.kinds:
-        page = await store.jobs.page(filter, limit=limit, after=after)
+        page = await store.jobs.page(filter, limit=limit, after=after, order=order)
         summaries = tuple(job_summary(record) for record in page.jobs)
         return SearchPage(jobs=summaries, jobs_read=page.rows_read, next=page.next)
     found: list[JobSummary] = []
     jobs_read = 0
     while jobs_read < max_read:
         batch_size = min(_MAX_BATCH, max_read - jobs_read)
-        page = await store.jobs.page(filter, limit=batch_size, after=after)
+        page = await store.jobs.page(filter, limit=batch_size, after=after, order=order)
         for position, record in enumerate(page.jobs, 1):
             if conditions.matches(record):
                 found.append(job_summary(record))
             if len(found) == limit and position < len(page.jobs):
                 # a cursor points behind the last job of its page: read a page that ends here
-                prefix = await store.jobs.page(filter, limit=position, after=after)
+                prefix = await store.jobs.page(filter, limit=position, after=after, order=order)
                 return SearchPage(
                     jobs=tuple(found), jobs_read=jobs_read + position, next=prefix.next
                 )

@@ -24,9 +24,11 @@ from forge_jobs.core.decide import Finish
 from forge_jobs.core.events import Wait
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, LogLine, NewJob
-from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.steps import StepRecord, StepWrite
+
+from .job_upkeep import Promoted, Reaped
 
 
 class Verdict(StrEnum):
@@ -169,25 +171,6 @@ class Owned(Struct, frozen=True):
     claim: Claim
     exchange: int
     started: bool
-
-
-class Reaped(Struct, frozen=True):
-    """How many jobs ``reap`` took, by the state they went to; ``more``: its limit was reached."""
-
-    pending: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    more: bool = False
-
-
-class Promoted(Struct, frozen=True):
-    """What ``promote`` did. ``next_due`` is the earliest due time or expiry of a waiting job that
-    is left; ``more``: its limit was reached before everything due was promoted."""
-
-    promoted: int = 0
-    expired: int = 0
-    next_due: Instant | None = None
-    more: bool = False
 
 
 class Retention(Struct, frozen=True, kw_only=True):
@@ -382,11 +365,21 @@ class JobStore(Protocol):
         ...
 
     async def get(self, job_id: str) -> JobRecord | None:
-        """One job by public id, live or terminal; None for an unknown or foreign id."""
+        """One job by public id, live or terminal; None for an unknown or foreign id. The last 8
+        characters of an id are enough: of several jobs with that end, which takes 16 million jobs,
+        it is the newest."""
         ...
 
-    async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
-        """Jobs that match, newest first. BadOption for the cursor of another store.
+    async def page(
+        self,
+        filter: Filter,
+        *,
+        limit: int,
+        after: Cursor | None = None,
+        order: Order = Order.NEWEST,
+    ) -> Page:
+        """Jobs that match, in an order, by default newest first. BadOption for the cursor of
+        another store or order, and for an order that is not for the states of the filter.
 
         One call reads a bounded number of jobs, some thousand. Where few match, a page may be short
         or empty although ``next`` is set (``Page.stopped``). The same holds for the bulk actions

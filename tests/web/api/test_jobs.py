@@ -224,3 +224,28 @@ async def test_a_query_line_finds_jobs_by_arguments(
     wrong = await admin.get("/api/jobs", params={"query": "qeue:mail"})
     assert wrong.status_code == 400
     assert "did you mean queue:?" in wrong.json()["msg"]
+
+
+async def test_ended_jobs_are_listed_by_their_end(
+    harness: WebHarness, admin: httpx.AsyncClient
+) -> None:
+    first, second, third = await enqueue(harness, 3)
+    store = await harness.forge.aready()
+    for one in (second, third, first):
+        await JobActions(store, actor="test").cancel(Selection(ids=(one,)))
+    ended = {"status": "cancelled", "sort": "-ended", "limit": "2"}
+    page = (await admin.get("/api/jobs", params=ended)).json()
+    assert [row["id"] for row in page["rows"]] == [first, third]
+    rest = (await admin.get("/api/jobs", params={**ended, "after": page["next"]})).json()
+    assert [row["id"] for row in rest["rows"]] == [second]
+    wrong = await admin.get("/api/jobs", params={"sort": "ended"})
+    assert wrong.status_code == 400
+    assert "dead and cancelled" in wrong.json()["msg"]
+    html = (await admin.get("/jobs?status=cancelled")).text
+    assert 'aria-sort="descending"><a href="/jobs?status=cancelled&amp;sort=ended"' in html
+    assert [html.index(f'id="job-{one}"') for one in (first, third, second)] == sorted(
+        html.index(f'id="job-{one}"') for one in (first, second, third)
+    )
+    turned = (await admin.get("/jobs?status=cancelled&sort=ended")).text
+    assert 'aria-sort="ascending"' in turned
+    assert turned.index(f'id="job-{second}"') < turned.index(f'id="job-{first}"')

@@ -53,9 +53,11 @@ def addresses(site: Site) -> dict[str, str]:
     """Every page by the name of its screenshot."""
     lost = dead_job(site)
     order = waiting_order(site)
+    [group, *_] = site.run_on_store(lambda store: store.error_groups.seen())
     listed = {page.strip("/") or "overview": page for page in PAGES}
     return {
         **listed,
+        "error-group": f"/errors/{group.id}",
         "job": f"/jobs/{lost}",
         "order": f"/jobs/{order}",
         "step": f"/jobs/{order}/step?name=charge",

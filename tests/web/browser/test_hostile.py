@@ -170,7 +170,7 @@ def test_every_string_in_every_field_stays_text(
     with open_window(browser, site.address) as page:
         page.goto("/scheduled?kind=bear")
         check(page)
-        older = page.get_by_role("link", name="Older")
+        older = page.get_by_role("link", name="Next page")
         while older.count():
             page.goto(older.get_attribute("href") or "")
             check(page)

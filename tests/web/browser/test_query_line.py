@@ -79,3 +79,30 @@ def test_form_and_line_show_the_same_and_drop_nothing(page: Page, site: Site) ->
         "status": ["scheduled"],
         "query": ["kind:note tag:formed since:2020-01-01 to:ann"],
     }
+
+
+def test_the_drawer_is_in_the_address_and_an_id_of_8_characters_finds_its_job(
+    page: Page, site: Site
+) -> None:
+    (first, second) = site.enqueue(note("drawn", n=1), note("drawn", n=2))
+    drawer = page.locator("#drawer")
+    body = page.locator("#drawer-body .job")
+    page.goto("/jobs?query=tag:drawn")
+    page.locator(f"#job-{first} th a").click()
+    expect(body).to_have_attribute("data-job", first)
+    assert query_of(page) == {"query": ["tag:drawn"], "job": [first]}
+    page.reload()
+    expect(body).to_have_attribute("data-job", first)
+    page.go_back()
+    expect(drawer).not_to_be_visible()
+    page.go_forward()
+    expect(body).to_have_attribute("data-job", first)
+    page.keyboard.press("Escape")
+    expect(drawer).not_to_be_visible()
+    page.wait_for_url("**/jobs?query=tag:drawn")
+    page.get_by_label("Query").fill(second[-8:].lower())
+    page.get_by_label("Query").press("Enter")
+    expect(page.locator("tr[id]")).to_have_count(1)
+    expect(page.locator(f"#job-{second}")).to_be_visible()
+    page.goto(f"/jobs/{first[-8:]}")
+    expect(page.locator(".lead code")).to_have_text(first)

@@ -11,7 +11,7 @@ from tests.web.harness import token
 
 PAGES = (
     "/", "/jobs", "/scheduled", "/retries", "/dead", "/suspended", "/cron", "/queues", "/workers",
-    "/capacity", "/tasks", "/tags", "/limits", "/alerts", "/health", "/audit",
+    "/capacity", "/tasks", "/tags", "/limits", "/errors", "/alerts", "/health", "/audit",
 )  # fmt: skip
 PATIENCE_MS = 45_000
 

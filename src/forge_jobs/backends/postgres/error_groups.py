@@ -13,6 +13,7 @@ import msgspec
 from forge_jobs.backends.shared import error_groups
 from forge_jobs.core import ids
 from forge_jobs.core.error_groups import (
+    GIVES_WAY_AFTER,
     MAX_GROUPS,
     OTHER,
     ErrorGroup,
@@ -87,9 +88,13 @@ class PostgresErrorGroups:
             taken = await link.fetch(self._sql["take_entries"], limit)
             added = [self._failure(row) for row in taken]
             known = await self._load(link, {failure.group for failure in added})
-            if any(failure.group not in known for failure in added):
+            new = error_groups.new_groups(added, known)
+            if new:
                 row = await link.row(self._sql["size"])
                 room = MAX_GROUPS - (0 if row is None else row["groups"])
+                if room < new:
+                    before = max(failure.at for failure in added) - GIVES_WAY_AFTER
+                    room += len(await link.fetch(self._sql["purge"], before, new - max(room, 0)))
                 added = bounded(added, known, room)
                 if any(failure.group == OTHER for failure in added):
                     known |= await self._load(link, {OTHER})

@@ -5,17 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from forge_jobs.backends.shared.error_groups import group_of
 from forge_jobs.core.instant import NEVER, Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
-from forge_jobs.store.jobs import (
-    DeclaredClaim,
-    Exchange,
-    Exchanged,
-    Owned,
-    Peek,
-    Promoted,
-    Reaped,
-    Retention,
-)
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
+from forge_jobs.store.job_upkeep import Promoted, Reaped
+from forge_jobs.store.jobs import DeclaredClaim, Exchange, Exchanged, Owned, Peek, Retention
 
 from . import rows, sql_files
 from .actions import Actions, Asked
@@ -155,8 +147,15 @@ class PostgresJobs:
     async def get(self, job_id: str) -> JobRecord | None:
         return await self._queries.get(job_id)
 
-    async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
-        return await self._queries.page(filter, limit=limit, after=after)
+    async def page(
+        self,
+        filter: Filter,
+        *,
+        limit: int,
+        after: Cursor | None = None,
+        order: Order = Order.NEWEST,
+    ) -> Page:
+        return await self._queries.page(filter, limit=limit, after=after, order=order)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         return await self._queries.peek(job_ids)

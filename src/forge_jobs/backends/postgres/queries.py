@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
-from forge_jobs.backends.shared import pagination
+from forge_jobs.backends.shared import ordered_pages, pagination
+from forge_jobs.backends.shared.ordered_pages import OrderedResult, Position, PositionsQuery
 from forge_jobs.backends.shared.pagination import (
     CountersQuery,
     FilterCounts,
@@ -19,7 +20,7 @@ from forge_jobs.core import ids
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.job import JobRecord
-from forge_jobs.core.selection import Cursor, Filter, Page
+from forge_jobs.core.selection import Cursor, Filter, Order, Page, check_order
 from forge_jobs.core.status import LIVE, JobStatus
 from forge_jobs.store.jobs import Peek
 
@@ -46,11 +47,16 @@ class Queries:
         self.tag = 0
 
     async def get(self, job_id: str) -> JobRecord | None:
-        row_key = self.row_key(job_id)
-        if row_key is None:
-            return None
-        row = await self._server.ask_row(self._sql["job"], str(row_key[0]), writes=False)
-        if row is None or row["enqueued_at"] // 1000 != row_key[1]:
+        if ids.is_short(job_id):
+            row = await self._short_row(job_id)
+        else:
+            row_key = self.row_key(job_id)
+            if row_key is None:
+                return None
+            row = await self._server.ask_row(self._sql["job"], str(row_key[0]), writes=False)
+            if row is not None and row["enqueued_at"] // 1000 != row_key[1]:
+                return None
+        if row is None:
             return None
         record = rows.record(row, self.tag)
         if not record.errors:
@@ -58,7 +64,20 @@ class Queries:
         stored = await self._server.ask(self._sql["job_tracebacks"], record.key, writes=False)
         return with_tracebacks(record, [StoredTraceback(*found) for found in stored])
 
-    async def page(self, wanted: Filter, *, limit: int, after: Cursor | None) -> Page:
+    async def _short_row(self, end: str) -> Row | None:
+        """The newest job whose id ends so."""
+        key_range = await self._server.ask_row(self._sql["key_range"], writes=False)
+        newest = 0 if key_range is None else key_range[1] or 0
+        keys = ids.short_keys(end, self.tag, newest)
+        if not keys:
+            return None
+        return await self._server.ask_row(self._sql["job"], _joined(keys), writes=False)
+
+    async def page(self, wanted: Filter, *, limit: int, after: Cursor | None, order: Order) -> Page:
+        check_order(wanted, order)
+        if order is not Order.NEWEST:
+            return await self._ordered_page(wanted, limit, after, order)
+
         async def work(link: Link) -> Page:
             scanned = await self.newest(link, wanted, limit=limit, after=after)
             keys = scanned.keys
@@ -67,6 +86,47 @@ class Queries:
             return Page(jobs, self.cursor(scanned), scanned.stopped, scanned.rows_read)
 
         return await self._server.within(work, writes=False)
+
+    async def _ordered_page(
+        self, wanted: Filter, limit: int, after: Cursor | None, order: Order
+    ) -> Page:
+        place = ordered_pages.parse_cursor(self.tag, order, after)
+
+        async def work(link: Link) -> Page:
+            steps = ordered_pages.scan_in_order(wanted, order, limit=max(limit, 1), after=place)
+            reply: Any = None
+            await link.fetch(self._sql["index_scans_only"])
+            try:
+                while True:
+                    query = steps.send(reply)
+                    if isinstance(query, PositionsQuery):
+                        reply = await self._positions(link, wanted, query)
+                    else:
+                        reply = await self._run(link, wanted, query)
+            except StopIteration as end:
+                found: OrderedResult = end.value
+            keys = found.keys
+            fetched = await link.fetch(self._sql["job"], _joined(keys)) if keys else ()
+            records = {record.key: record for record in (rows.record(r, self.tag) for r in fetched)}
+            return Page(
+                tuple(records[key] for key in keys if key in records),
+                ordered_pages.cursor(self.tag, order, found.resume),
+                found.stopped,
+                found.rows_read,
+            )
+
+        return await self._server.within(work, writes=False)
+
+    async def _positions(self, link: Link, wanted: Filter, query: PositionsQuery) -> list[Position]:
+        """The next places of all queues, merged by the server."""
+        order = query.order
+        counts = _counters(await link.fetch(self._count_by_kind, wanted.queue, None))
+        states = _DUE_LATER if order.time == "due" else wanted.statuses
+        queues = sorted({queue for queue, _, status, jobs in counts if status in states and jobs})
+        statement = self._sql[f"positions_{order.time}{'_down' if order.descending else ''}"]
+        values = (queues, [status.value for status in wanted.statuses])
+        found = await link.fetch(statement, *values, *query.after, query.limit)
+        return [(row[0], row[1]) for row in found]
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         row_keys = [self.row_key(job_id) for job_id in job_ids]
@@ -133,7 +193,10 @@ class Queries:
                 return None if row is None else (row[0], row[1])
             case KeysQuery(sources, below, batch):
                 queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
-                values = (below, batch, *queues, wanted.dedupe_key or "", wanted.group or "")
+                values = (
+                    below, batch, *queues, wanted.dedupe_key or "", wanted.group or "",
+                    wanted.parent or "",
+                )  # fmt: skip
                 found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
             case MatchQuery(keys) if wanted.error is None and not wanted.reads_payloads:
@@ -205,6 +268,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
         None if wanted.owners is None else list(wanted.owners),
         wanted.group,
+        wanted.parent,
     )  # fmt: skip
 
 
@@ -214,6 +278,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
     if wanted.dedupe_key is not None:
         return (*(("key",) if live else ()), *(("ended_key",) if ended else ()))
+    if wanted.parent is not None:
+        return (*(("child",) if live else ()), *(("ended_child",) if ended else ()))
     if wanted.group is not None:
         return (*(("group",) if live else ()), *(("ended_group",) if ended else ()))
     if counted is None or not wanted.statuses:

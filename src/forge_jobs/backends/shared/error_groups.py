@@ -4,7 +4,7 @@ A store collects the failures of a transaction and calls ``count`` once before t
 were any.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from forge_jobs.core import failures
 from forge_jobs.core.error_groups import (
+    GIVES_WAY_AFTER,
     MAX_GROUPS,
     MAX_LATEST_CHARS,
     MAX_SAMPLES,
@@ -53,7 +54,13 @@ class GroupTable(Protocol):
 
     def put(self, groups: Sequence[ErrorGroup]) -> None: ...
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many groups there are, without ``OTHER``."""
+        ...
+
+    def purge(self, before: Instant, limit: int) -> int:
+        """Delete groups last seen before then, the oldest first; how many."""
+        ...
 
 
 @lru_cache(maxsize=64)
@@ -82,11 +89,21 @@ def count(
 def add(table: GroupTable, added: Sequence[FailureCount]) -> None:
     """Merge failures into the groups of a table."""
     known = table.load(dict.fromkeys(failure.group for failure in added))
-    if any(failure.group not in known for failure in added):
-        added = bounded(added, known, MAX_GROUPS - table.size())
+    new = new_groups(added, known)
+    if new:
+        room = MAX_GROUPS - table.size()
+        if room < new:
+            before = max(failure.at for failure in added) - GIVES_WAY_AFTER
+            room += table.purge(before, new - max(room, 0))
+        added = bounded(added, known, room)
         if any(failure.group == OTHER for failure in added):
             known |= table.load([OTHER])
     table.put(merge_all(known, added))
+
+
+def new_groups(added: Sequence[FailureCount], known: Container[str]) -> int:
+    """How many of the groups of these failures are not known."""
+    return len({failure.group for failure in added if failure.group not in known})
 
 
 def _summed(

@@ -202,7 +202,7 @@ def scan(
         left -= len(keys)
         keys = [key for key in keys if key >= lowest]
         if keys:
-            found += keys if exact else (yield from _matching(wanted, keys))
+            found += keys if exact else (yield from matching(wanted, keys))
         if len(found) > limit:
             last = found[limit - 1]
             unused = sum(key < last for key in keys)
@@ -226,18 +226,19 @@ def _next_keys(
     return sorted(seen, reverse=True), resume_below
 
 
-def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[ScanQuery, Any, list[Key]]:
+def matching(wanted: Filter, keys: Sequence[Key]) -> Generator[MatchQuery, Any, list[Key]]:
+    """Those of the keys that match the filter, in descending order."""
     rows: list[tuple[Key, str | None, bytes | None]] = yield MatchQuery(keys)
     # Many jobs fail with the same error; each distinct text is compared once.
     compared: dict[str | None, bool] = {}
-    matching: list[Key] = []
+    found: list[Key] = []
     for key, error, payload in rows:
         matches = compared.get(error)
         if matches is None:
             matches = compared[error] = error_matches(wanted.error, error)
         if matches and payload_matches(wanted, payload):
-            matching.append(key)
-    return sorted(matching, reverse=True)
+            found.append(key)
+    return sorted(found, reverse=True)
 
 
 def _key_bounds(wanted: Filter, below: Key) -> Generator[ScanQuery, Any, tuple[Key, Key]]:

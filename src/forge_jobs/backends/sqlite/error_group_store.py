@@ -7,9 +7,8 @@ from forge_jobs.core.error_groups import ErrorGroup
 from forge_jobs.core.instant import Instant
 
 from . import error_groups
-from .error_groups import SQL
+from .error_groups import StoredGroups
 from .io.reader import Reader
-from .io.transaction import Tx
 from .io.writer import Writer
 
 
@@ -38,8 +37,4 @@ class SqliteErrorGroups:
         return False
 
     async def purge(self, *, before: Instant, limit: int) -> int:
-        return await self._writer.call(partial(_purge, before, max(limit, 0)))
-
-
-def _purge(before: Instant, limit: int, tx: Tx) -> int:
-    return tx.execute(SQL["purge"], (before, limit)).rowcount
+        return await self._writer.call(lambda tx: StoredGroups(tx.execute).purge(before, limit))

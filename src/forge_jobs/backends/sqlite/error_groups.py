@@ -38,6 +38,9 @@ class StoredGroups:
     def size(self) -> int:
         return self._execute(SQL["size"]).fetchone()[0]
 
+    def purge(self, before: Instant, limit: int) -> int:
+        return self._execute(SQL["purge"], (before, max(limit, 0))).rowcount
+
 
 def count(execute: Execute, failures: Sequence[tuple[int, FailedAttempt]], now: Instant) -> None:
     """Count the failed attempts of a transaction, and store their groups with their jobs."""

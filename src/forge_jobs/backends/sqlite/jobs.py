@@ -16,19 +16,11 @@ from forge_jobs.backends.shared.rowwise import (
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
 from forge_jobs.core.status import TERMINAL, JobStatus
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.jobs import (
-    DeclaredClaim,
-    Exchange,
-    Exchanged,
-    Owned,
-    Peek,
-    Promoted,
-    Reaped,
-    Retention,
-)
+from forge_jobs.store.job_upkeep import Promoted, Reaped
+from forge_jobs.store.jobs import DeclaredClaim, Exchange, Exchanged, Owned, Peek, Retention
 
 from . import enqueue, processes, promotion, queries
 from .counters import Execute
@@ -164,9 +156,18 @@ class SqliteJobs:
     async def get(self, job_id: str) -> JobRecord | None:
         return await self._reader.call(lambda connection: queries.get(connection, job_id, self.tag))
 
-    async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
+    async def page(
+        self,
+        filter: Filter,
+        *,
+        limit: int,
+        after: Cursor | None = None,
+        order: Order = Order.NEWEST,
+    ) -> Page:
         return await self._reader.call(
-            lambda connection: queries.page(connection, filter, limit, after, self.tag)
+            lambda connection: queries.page(
+                connection, filter, limit=limit, after=after, tag=self.tag, order=order
+            )
         )
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:

@@ -4,7 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
-from forge_jobs.backends.shared import pagination
+from forge_jobs.backends.shared import ordered_pages, pagination
+from forge_jobs.backends.shared.ordered_pages import OrderedResult, Position, PositionsQuery
 from forge_jobs.backends.shared.pagination import (
     CountersQuery,
     FilterCounts,
@@ -20,7 +21,7 @@ from forge_jobs.core import ids
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.job import Claim, JobRecord, LogLine, shown_progress
-from forge_jobs.core.selection import Cursor, Filter, Page
+from forge_jobs.core.selection import Cursor, Filter, Order, Page, check_order
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Owned, Peek
 
@@ -43,36 +44,106 @@ _INDEXED: Final = frozenset(
 )
 # In the index of due times beside scheduled jobs.
 _ALSO_DUE: Final = (JobStatus.FAILED, JobStatus.SUSPENDED)
+_DUE_LATER: Final = (JobStatus.SCHEDULED, *_ALSO_DUE)
 # Sorting this many keys takes a few milliseconds.
 _MAX_SORTED: Final = 20_000
 _LAST_QUEUE: Final = chr(0x10FFFF)
 
 
 def get(connection: sqlite3.Connection, job_id: str, tag: int) -> JobRecord | None:
-    """One job by its public id, with the tracebacks of its errors."""
-    row_key = ids.row_key(job_id, tag)
-    if row_key is None or row_key[0] > _MAX_KEY:
-        return None
-    found = connection.execute(SQL["job"], (row_key[0],)).fetchone()
-    if found is None:
-        return None
-    record = _record(found, tag)
-    if record.enqueued_at // 1000 != row_key[1]:
-        return None
+    """One job by its public id or the end of it, with the tracebacks of its errors."""
+    record = _short_record(connection, job_id, tag) if ids.is_short(job_id) else None
+    if record is None:
+        row_key = ids.row_key(job_id, tag)
+        if row_key is None or row_key[0] > _MAX_KEY:
+            return None
+        found = connection.execute(SQL["job"], (row_key[0],)).fetchone()
+        if found is None:
+            return None
+        record = _record(found, tag)
+        if record.enqueued_at // 1000 != row_key[1]:
+            return None
     if not record.errors:
         return record
     stored = connection.execute(SQL["tracebacks"], (record.key,)).fetchall()
     return with_tracebacks(record, [StoredTraceback(*row) for row in stored])
 
 
+def _short_record(connection: sqlite3.Connection, end: str, tag: int) -> JobRecord | None:
+    """The newest job whose id ends so."""
+    _, high = connection.execute(SQL["key_range"]).fetchone()
+    keys = ids.short_keys(end, tag, high or 0)
+    found = connection.execute(SQL["jobs"], (as_json(keys),)).fetchone()
+    return None if found is None else _record(found, tag)
+
+
 def page(
-    connection: sqlite3.Connection, wanted: Filter, limit: int, after: Cursor | None, tag: int
+    connection: sqlite3.Connection,
+    wanted: Filter,
+    *,
+    limit: int,
+    after: Cursor | None,
+    tag: int,
+    order: Order = Order.NEWEST,
 ) -> Page:
-    """Jobs that match, newest first."""
+    """Jobs that match, in an order."""
+    check_order(wanted, order)
+    if order is not Order.NEWEST:
+        return _ordered_page(connection, wanted, limit, after, tag, order)
     found = newest(connection.execute, wanted, limit=limit, after=after, tag=tag)
     rows = connection.execute(SQL["jobs"], (as_json(found.keys),)).fetchall()
     jobs = tuple(_record(row, tag) for row in rows)
     return Page(jobs, cursor(found, tag), found.stopped, found.rows_read)
+
+
+def _ordered_page(
+    connection: sqlite3.Connection,
+    wanted: Filter,
+    limit: int,
+    after: Cursor | None,
+    tag: int,
+    order: Order,
+) -> Page:
+    place = ordered_pages.parse_cursor(tag, order, after)
+    steps = ordered_pages.scan_in_order(wanted, order, limit=max(limit, 1), after=place)
+    reply: Any = None
+    try:
+        while True:
+            query = steps.send(reply)
+            match query:
+                case PositionsQuery():
+                    reply = _positions(connection.execute, wanted, query)
+                case MatchQuery(keys):
+                    values = (as_json(keys), *_values(wanted))
+                    reply = connection.execute(SQL["matching"], values).fetchall()
+                case _:
+                    assert_never(query)
+    except StopIteration as end:
+        found: OrderedResult = end.value
+    rows = connection.execute(SQL["jobs"], (as_json(found.keys),)).fetchall()
+    records = {record.key: record for record in (_record(row, tag) for row in rows)}
+    jobs = tuple(records[key] for key in found.keys)
+    return Page(
+        jobs, ordered_pages.cursor(tag, order, found.resume), found.stopped, found.rows_read
+    )
+
+
+def _positions(execute: Execute, wanted: Filter, query: PositionsQuery) -> list[Position]:
+    """The next places of all queues or states, merged."""
+    order, parts = query.order, wanted.statuses
+    if order.time == "due":
+        counts = execute(COUNTERS_SQL["count_by_kind"]).fetchall()
+        queues = {row[0] for row in counts if row[2] in _DUE_LATER and row[3]}
+        parts = queues if wanted.queue is None else queues & {wanted.queue}
+    elif order.time == "started":
+        parts = ("",)
+    statement = SQL[f"positions_{order.time}{'_down' if order.descending else ''}"]
+    found = [
+        (time, key)
+        for part in parts
+        for time, key in execute(statement, (*query.after, part, query.limit))
+    ]
+    return sorted(found, reverse=order.descending)[: query.limit]
 
 
 def newest(
@@ -104,6 +175,7 @@ def _scan(
     queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
     extra_values: dict[str, tuple[object, ...]] = {
         "dedupe_key": (wanted.dedupe_key,), "error_group": (wanted.group,),
+        "parent": (wanted.parent,),
         "due": queues, "claimable": queues, "track": queues,
         **{status: (status,) for status in _INDEXED},
     }  # fmt: skip
@@ -142,6 +214,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     """The sources of keys: indexes of the wanted states, if each of them has a suitable one."""
     if wanted.dedupe_key is not None:
         return ("dedupe_key",)
+    if wanted.parent is not None:
+        return ("parent",)
     if wanted.group is not None:
         return ("error_group",)
     if counted is None or not wanted.statuses:
@@ -214,6 +288,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
         None if wanted.owners is None else as_json(wanted.owners),
         wanted.group,
+        wanted.parent,
     )  # fmt: skip
 
 
@@ -278,4 +353,5 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         options=options.rare,
         has_steps=bool(slow_path & HAS_STEPS),
         failed_runs=details.failed_runs,
+        last_owner=owner,
     )

@@ -6,7 +6,7 @@ from forge_jobs.core.errors import StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.service import Next, RunsOn
-from forge_jobs.store.jobs import Reaped
+from forge_jobs.store.job_upkeep import Reaped
 from forge_jobs.store.store import Store
 
 CRASH_NOTE = "the worker process died while running this job"

@@ -15,7 +15,9 @@ from .jobs_exchange import TestClaims, TestReplies
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
 from .jobs_liveness import TestDeregister, TestReap
+from .jobs_orders import TestOrders
 from .jobs_pages import TestGet, TestPages
+from .jobs_parents import TestParents
 from .jobs_random import TestRandomCalls
 from .jobs_retention import TestRetention
 from .jobs_running import TestNotes, TestRelease
@@ -78,7 +80,9 @@ __all__ = [
     "TestMinutes",
     "TestNotes",
     "TestNotifications",
+    "TestOrders",
     "TestPages",
+    "TestParents",
     "TestPeriods",
     "TestProcesses",
     "TestProgressAtTheEnd",

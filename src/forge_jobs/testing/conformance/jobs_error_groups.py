@@ -16,6 +16,8 @@ from forge_jobs.testing.clock import MovableClock
 from .drivers import CRASH_NOTE
 from .worker import LEASE_S, Process, claim_of, enqueue, record
 
+# Where the number of groups is bounded.
+_COUNTING = ("shared.error_groups", "postgres.error_groups")
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/mail.py", line {line}, in send
     connect(host)
@@ -181,9 +183,10 @@ class TestErrorGroups:
             await worker.advance(10)
         group = await _fail(store, worker, Failed("a"))
         now = worker.clock.now()
-        assert sum(count for _, count in group.minutes) == sum(n for _, n in group.hours) == 2
-        assert group.minutes[-1] == (now - now % MINUTE, 1)
-        assert group.hours[-1][0] == now - now % HOUR
+        minutes, hours = group.minutes.points(MINUTE), group.hours.points(HOUR)
+        assert sum(count for _, count in minutes) == sum(count for _, count in hours) == 2
+        assert minutes[-1] == (now - now % MINUTE, 1)
+        assert hours[-1][0] == now - now % HOUR
         assert group.count_since(now - 60 * SECOND) == 1
         assert group.count_since(now - HOUR) == 2
         assert (group.last_at, group.first_at) == (now, now - 130 * SECOND)
@@ -211,6 +214,25 @@ class TestErrorGroups:
         assert await store.error_groups.purge(before=before, limit=10) == 1
         assert [group.message for group in await store.error_groups.seen()] == ["b"]
         assert await store.error_groups.seen(since=clock.now() + 1) == []
+
+    async def test_a_full_store_makes_room_of_what_was_not_seen_for_a_day(
+        self, store: Store, worker: Process, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in _COUNTING:
+            monkeypatch.setattr(f"forge_jobs.backends.{module}.MAX_GROUPS", 2, raising=False)
+        for message in ("old", "young", "late"):
+            await _fail(store, worker, Failed(message))
+            await worker.advance(10)
+        found = {group.id: group.message for group in await store.error_groups.seen()}
+        assert found[OTHER].startswith("failures of more than")
+        assert sorted(found.values())[1:] == ["old", "young"]
+        for _ in range(24 * 60 + 1):
+            worker.clock.advance(60)
+        worker = await Process.register(store, worker.clock, host_id="host-2")
+        await _fail(store, worker, Failed("young"))
+        await _fail(store, worker, Failed("new"))
+        assert {"new", "young"} <= {group.message for group in await store.error_groups.seen()}
+        assert "old" not in {group.message for group in await store.error_groups.seen()}
 
     async def test_two_readers_at_once_count_everything_once(
         self, store: Store, worker: Process

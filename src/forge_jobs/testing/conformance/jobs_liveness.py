@@ -8,7 +8,8 @@ from forge_jobs.core.job import Successor
 from forge_jobs.core.outcome import Done
 from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.jobs import Reaped, Verdict, Want
+from forge_jobs.store.job_upkeep import Reaped
+from forge_jobs.store.jobs import Verdict, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 

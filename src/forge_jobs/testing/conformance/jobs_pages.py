@@ -86,6 +86,19 @@ class TestGet:
         await worker.finish(await worker.claim_one(), Done())
         assert (await record(store, answer.id)).result is None
 
+    async def test_the_end_of_an_id_finds_the_job(self, store: Store) -> None:
+        first = await enqueue(store, kind="first")
+        second = await enqueue(store, kind="second")
+        for answer, kind in ((first, "first"), (second, "second")):
+            for end in (answer.id[-8:], answer.id[-8:].lower()):
+                found = await store.jobs.get(end)
+                assert found is not None
+                assert (found.id, found.kind) == (answer.id, kind)
+        beyond = ids.job_id(second.key + 1, 0, store.tag)[-8:]
+        foreign = ids.job_id(first.key, 0, store.tag ^ 1)[-8:]
+        for end in (beyond, foreign, first.id[-7:], first.id[-9:], "ILOU0000"):
+            assert await store.jobs.get(end) is None
+
 
 @pytest.mark.asyncio
 class TestPages:

@@ -13,7 +13,16 @@ from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, fir
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .parameters import Attempts, Body, KindName, Payload, QueueName, ScheduleName
+from .parameters import (
+    Attempts,
+    Body,
+    KindName,
+    Payload,
+    QueueName,
+    ScheduleName,
+    renamed,
+    required,
+)
 from .route import Routes
 
 routes = Routes()
@@ -71,7 +80,8 @@ class EnabledBody(Body, frozen=True, kw_only=True):
 class ExpressionBody(Body, frozen=True, kw_only=True):
     """A cron expression."""
 
-    expr: Expression
+    expression: Expression | None = None
+    expr: Expression | None = None
 
 
 class DedupeBody(Body, frozen=True, kw_only=True):
@@ -167,7 +177,9 @@ async def set_enabled(context: RequestContext, name: ScheduleName, body: Enabled
 @routes.post("/cron/{name}/expr")
 async def set_expression(context: RequestContext, name: ScheduleName, body: ExpressionBody) -> None:
     """Set the cron expression."""
-    await context.schedule_actions.edit(name, ScheduleChange(expression=body.expr))
+    given = renamed("expression", body.expression, "expr", body.expr)
+    change = ScheduleChange(expression=required("expression", given))
+    await context.schedule_actions.edit(name, change)
 
 
 @routes.post("/cron/{name}/dedupe")

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from forge_jobs.core import job_query
-from forge_jobs.core.selection import Filter
+from forge_jobs.core.selection import Filter, Order
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.query_line import joined, query_filter
@@ -26,8 +26,10 @@ from .parameters import (
     QueryText,
     QueueName,
     SearchText,
+    Sort,
     Status,
     Timestamp,
+    renamed,
 )
 from .route import BadRequest, Routes
 
@@ -75,6 +77,7 @@ class ListJobsQuery(Struct, frozen=True, kw_only=True):
     until: Timestamp | None = field(default=None, name="to")
     payload_search: SearchText | None = None
     query: QueryText | None = None
+    sort: Sort = "-enqueued"
     limit: Limit = DEFAULT_LIMIT
     after: CursorText | None = None
 
@@ -95,6 +98,7 @@ class JobCount(Struct, frozen=True):
 class NewestJobsQuery(Struct, frozen=True, kw_only=True):
     """The newest jobs of one queue, or of all."""
 
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
     limit: Limit = 100
 
@@ -102,6 +106,7 @@ class NewestJobsQuery(Struct, frozen=True, kw_only=True):
 class KindsQuery(Struct, frozen=True, kw_only=True):
     """Kinds of one queue, or of all."""
 
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
 
 
@@ -131,7 +136,9 @@ async def list_jobs(context: RequestContext, body: ListJobsBody) -> JobList:
 @routes.get("/jobs")
 async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
     """Jobs by a filter in the query string, newest first. ``query`` is a query line such as
-    ``kind:send_mail to:ann@ since:1h``; what it says holds beside the other parameters."""
+    ``kind:send_mail to:ann@ since:1h``; what it says holds beside the other parameters. ``sort`` is
+    by ``ended`` for dead and cancelled jobs, ``due`` for scheduled and failed, ``started`` for
+    running ones; with ``-`` the latest first."""
     job_filter = JobFilter(
         queues=query.queue,
         kinds=query.kind,
@@ -150,7 +157,14 @@ async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
         wanted = joined(wanted, await query_filter(context.store, line, clock=context.clock))
     if conditions is None and wanted.reads_payloads:
         conditions = SearchConditions()
-    return await _job_list(context, wanted, conditions, limit=query.limit, after=query.after)
+    return await _job_list(
+        context,
+        wanted,
+        conditions,
+        limit=query.limit,
+        after=query.after,
+        order=Order(query.sort),
+    )
 
 
 @routes.post("/jobs/count", writes=False)
@@ -163,14 +177,16 @@ async def count_jobs(context: RequestContext, body: CountJobsBody) -> JobCount:
 @routes.get("/jobs/failed")
 async def list_failed(context: RequestContext, query: NewestJobsQuery) -> tuple[JobSummary, ...]:
     """Jobs that failed and will be retried."""
-    job_filter = Filter(queue=query.queue_name, statuses=(JobStatus.FAILED,))
+    queue = renamed("queue", query.queue, "queue_name", query.queue_name)
+    job_filter = Filter(queue=queue, statuses=(JobStatus.FAILED,))
     return (await queries.jobs(context.store, job_filter, limit=query.limit)).jobs
 
 
 @routes.get("/jobs/scheduled")
 async def list_scheduled(context: RequestContext, query: NewestJobsQuery) -> tuple[JobSummary, ...]:
     """Jobs scheduled for later, at most 500."""
-    job_filter = Filter(queue=query.queue_name, statuses=(JobStatus.SCHEDULED,))
+    queue = renamed("queue", query.queue, "queue_name", query.queue_name)
+    job_filter = Filter(queue=queue, statuses=(JobStatus.SCHEDULED,))
     page = await queries.jobs(context.store, job_filter, limit=min(query.limit, _MAX_SCHEDULED))
     return page.jobs
 
@@ -179,7 +195,7 @@ async def list_scheduled(context: RequestContext, query: NewestJobsQuery) -> tup
 async def list_kinds(context: RequestContext, query: KindsQuery) -> tuple[str, ...]:
     """Kinds that workers have published."""
     queues_by_kind = {**await context.store.queues.kinds()}
-    queue_name = query.queue_name
+    queue_name = renamed("queue", query.queue, "queue_name", query.queue_name)
     return tuple(
         sorted(kind for kind, queue in queues_by_kind.items() if queue_name in (None, queue))
     )
@@ -200,11 +216,14 @@ async def _job_list(
     limit: int,
     after: str | None,
     offset: int = 0,
+    order: Order = Order.NEWEST,
 ) -> JobList:
     if conditions is not None:
         if offset:
             raise BadRequest("offset", "offset: a search goes on by its cursor, in after")
-        result = await search(context.store, indexed, conditions, limit=limit, after=after)
+        result = await search(
+            context.store, indexed, conditions, limit=limit, after=after, order=order
+        )
         return JobList(
             rows=result.jobs,
             total=None,
@@ -215,7 +234,7 @@ async def _job_list(
             next=result.next,
         )
     page, total = await asyncio.gather(
-        _page_at_offset(context, indexed, limit, after, offset),
+        _page_at_offset(context, indexed, limit, after, offset, order),
         queries.count(context.store, indexed),
     )
     return JobList(
@@ -231,7 +250,12 @@ async def _job_list(
 
 
 async def _page_at_offset(
-    context: RequestContext, job_filter: Filter, limit: int, after: str | None, offset: int
+    context: RequestContext,
+    job_filter: Filter,
+    limit: int,
+    after: str | None,
+    offset: int,
+    order: Order,
 ) -> JobsPage:
     """The page after ``offset`` jobs, which are skipped by cursor."""
     while offset:
@@ -241,4 +265,4 @@ async def _page_at_offset(
         after = skipped.next
         if after is None or (skipped.stopped and offset):
             return JobsPage(jobs=(), next=after, stopped=skipped.stopped)
-    return await queries.jobs(context.store, job_filter, limit=limit, after=after)
+    return await queries.jobs(context.store, job_filter, limit=limit, after=after, order=order)

@@ -4,7 +4,7 @@ Constraints are in the annotations, so that they are in the OpenAPI document, to
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, field
 
@@ -32,6 +32,7 @@ Status: TypeAlias = Literal[
     "dead",
     "cancelled",
 ]
+Sort: TypeAlias = Literal["-enqueued", "due", "-due", "ended", "-ended", "started", "-started"]
 QueueName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$")]
 KindName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_.:-]{0,126}$")]
 ScheduleName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,126}$")]
@@ -66,6 +67,24 @@ CursorText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of request bodies; unknown fields are an error."""
+
+
+T = TypeVar("T")
+
+
+def renamed(name: str, value: T | None, old_name: str, old_value: T | None) -> T | None:
+    """The value of a field that has an old name, which is accepted; BadRequest if both are given
+    and differ."""
+    if value is not None and old_value is not None and value != old_value:
+        raise BadRequest(old_name, f"{old_name} is the old name of {name}: send {name} alone")
+    return old_value if value is None else value
+
+
+def required(name: str, value: T | None) -> T:
+    """The value; BadRequest if it is missing."""
+    if value is None:
+        raise BadRequest(name, f"{name}: Object missing required field `{name}`")
+    return value
 
 
 class JobFilter(Body, frozen=True, kw_only=True):

@@ -4,9 +4,11 @@ from typing import Final
 
 from . import (
     alerts,
+    api_reference,
     audit,
     capacity,
     cron,
+    errors,
     health,
     job,
     jobs,
@@ -24,6 +26,8 @@ from .page import FormSpec, PageSpec
 PAGES: Final[tuple[PageSpec, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
+    errors.PAGE,
+    errors.GROUP_PAGE,
     suspended.PAGE,
     cron.PAGE,
     cron.SCHEDULE_PAGE,
@@ -39,6 +43,8 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     health.PAGE,
     audit.PAGE,
     job.PAGE,
+    api_reference.PAGE,
+    api_reference.GROUP_PAGE,
     job.STEP_PAGE,
     timeline.PAGE,
 )
@@ -50,4 +56,5 @@ FORMS: Final[tuple[FormSpec, ...]] = (
     *workers.FORMS,
     *limits.FORMS,
     *alerts.FORMS,
+    *errors.FORMS,
 )

@@ -11,13 +11,22 @@ from msgspec.structs import replace
 
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.ids import decode, is_short
+from forge_jobs.core.job import JobRecord
 from forge_jobs.core.job_query import NAMES, JobQuery
-from forge_jobs.core.selection import Acted, Filter, Selection
+from forge_jobs.core.selection import (
+    Acted,
+    Filter,
+    Order,
+    Selection,
+    parse_order,
+    usual_order,
+)
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import APPLIES_TO, Action
 from forge_jobs.ops.operations import Operation, OperationState
-from forge_jobs.ops.views import QueueView
+from forge_jobs.ops.views import QueueView, job_summary
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.local_path import local_path
 from forge_jobs.web.request_context import RequestContext
@@ -82,18 +91,22 @@ async def _list_view(
     try:
         query = parse_query(params)
         wanted = await job_filter(context, query, fixed)
-        listed = await _found(context, query, wanted, params.get("after") or None)
+        order = parse_order(params["sort"]) if params.get("sort") else usual_order(wanted.statuses)
+        listed = await _found(context, query, wanted, order, params.get("after") or None)
     except BadOption as error:
         # the line stays for the reader to mend; a cursor of another store has no line
-        query, wanted = JobQuery(), Filter(statuses=fixed)
+        query, wanted, order = JobQuery(), Filter(statuses=fixed), Order.NEWEST
         listed = {**_NOTHING_FOUND, "trouble": str(error), "line": params.get("query", "")}
     counts = {status: sum(queue.counts[status] for queue in queues) for status in JobStatus}
     only = wanted.statuses[0] if len(wanted.statuses) == 1 else JobStatus.PENDING
     time_label, time_field = _TIME_COLUMNS.get(only, ("Enqueued", "enqueued_at"))
+    usual = usual_order(wanted.statuses)
     return {
         "trouble": "",
         "line": query_parameters(query)["query"],
         "filter": query_parameters(query),
+        "sort": "" if order is usual else order.value,
+        "sorting": _sorting(order, usual),
         "fields": form_fields(query),
         "completions": _completions(params, queues, kinds),
         "operations": [
@@ -111,19 +124,35 @@ async def _list_view(
     }
 
 
+def _sorting(order: Order, usual: Order) -> dict[str, dict[str, str]]:
+    """For the columns Job and time: ``aria-sort``, and the order that a click on it brings."""
+    state = "descending" if order.descending else "ascending"
+    turned = order.time if order.descending else f"-{order.time}"
+    by_enqueue = {"state": state if order is Order.NEWEST else "", "next": Order.NEWEST.value}
+    if usual is Order.NEWEST:
+        return {"job": {"state": "", "next": ""}, "time": {**by_enqueue, "next": ""}}
+    by_time = {"state": "", "next": usual.value}
+    if order is not Order.NEWEST:
+        by_time = {"state": state, "next": turned}
+    return {"job": by_enqueue, "time": by_time}
+
+
 async def _found(
-    context: RequestContext, query: JobQuery, wanted: Filter, after: str | None
+    context: RequestContext, query: JobQuery, wanted: Filter, order: Order, after: str | None
 ) -> TemplateVars:
-    """A page of jobs, and the number of all matches; of those to be read, if each must be read."""
+    """A page of jobs, and the number of all matches; of those to be read, if each must be read. An
+    id alone finds its job, whatever the state."""
+    if (record := await _named_job(context, query)) is not None:
+        return {**_NOTHING_FOUND, "jobs": (job_summary(record),), "total": CappedCount(1)}
     if query.looks_into_jobs:
         unread = replace(wanted, payload=None, arguments=())
         page, total = await asyncio.gather(
-            queries.jobs(context.store, wanted, limit=PAGE_ROWS, after=after),
+            queries.jobs(context.store, wanted, limit=PAGE_ROWS, after=after, order=order),
             queries.count(context.store, unread),
         )
     else:
         page, total = await queries.jobs_and_count(
-            context.store, wanted, limit=PAGE_ROWS, after=after
+            context.store, wanted, limit=PAGE_ROWS, after=after, order=order
         )
     return {
         "jobs": page.jobs,
@@ -135,6 +164,14 @@ async def _found(
         # a search does not know all its matches: act on ticked jobs only
         "can_select_all": not query.looks_into_jobs,
     }
+
+
+async def _named_job(context: RequestContext, query: JobQuery) -> JobRecord | None:
+    """The job of a query that is nothing but an id, or the end of one."""
+    word = query.fields.get("payload", "")
+    if query.arguments or len(query.fields) > 1 or not (is_short(word) or decode(word)):
+        return None
+    return await context.store.jobs.get(word)
 
 
 def _completions(

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Final
 
-from forge_jobs.ops import metrics, queries
+from forge_jobs.core.error_groups import GroupState
+from forge_jobs.ops import error_groups, metrics, queries
 from forge_jobs.ops.queue_activity import queue_activity
 from forge_jobs.web.request_context import RequestContext
 
@@ -14,6 +15,8 @@ from .point_charts import ChartData, read_points
 from .ranges import RANGES, adjacent_ranges
 from .sparklines import sparkline
 
+_ERRORS_S: Final = 3_600.0
+_UNRESOLVED: Final = (GroupState.OPEN, GroupState.RETURNED)
 _COUNTED: Final = ("enqueued", "done", "retried", "dead")
 
 
@@ -21,15 +24,19 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
     now = await context.now()
     data = await read_points(context, params, now)
     range_ = data.range
-    overview, hosts, activity = await asyncio.gather(
+    overview, hosts, activity, groups = await asyncio.gather(
         queries.overview(context.store, minutes=1, clock=context.clock),
         metrics.hosts(
             context.store, since=range_.since, until=range_.until, step_s=max(range_.step_s, 60)
         ),
         queue_activity(context.store, clock=context.clock),
+        error_groups.error_groups(
+            context.store, span_s=_ERRORS_S, states=_UNRESOLVED, limit=1, clock=context.clock
+        ),
     )
     return {
         "overview": overview,
+        "error_groups": groups.groups_in_all,
         "sparklines": {name: sparkline(minutes) for name, minutes in activity.items()},
         "blocked": [queue for queue in overview.queues if queue.blocks],
         **range_variables(data),

@@ -323,22 +323,54 @@
     if (from.closest("[data-close]") && $("#bulk").open) { event.preventDefault(); $("#bulk").close(); return; }
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    openDrawer(link);
+    openDrawer(link, link.textContent);
   });
 
-  function openDrawer(link) {
+  // the job in the drawer is in the address: it can be sent, and the browser's Back closes it
+  function drawerJob() { return new URL(location.href).searchParams.get("job"); }
+
+  function addressWithJob(id) {
+    var address = new URL(location.href);
+    if (id) address.searchParams.set("job", id); else address.searchParams.delete("job");
+    return address;
+  }
+
+  function jobOf(href) {
+    var match = /\/jobs\/([0-9A-Za-z]{8,26})$/.exec(new URL(href, location.href).pathname);
+    return match && match[1];
+  }
+
+  function openDrawer(link, title, restored) {
     var body = $("#drawer-body"), root = $(".brand").getAttribute("href").replace(/\/$/, "");
     fetchMain(link.href).then(function (nodes) {
+      var id = jobOf(link.href), heading;
       unsubscribe(body);
       body.replaceChildren.apply(body, nodes);
+      heading = $("[data-kind]", body);
       body.dataset.live = root + "/live?view=" + encodeURIComponent(new URL(link.href).pathname.slice(root.length));
-      $("#drawer-title").textContent = link.textContent;
+      $("#drawer-title").textContent = title || heading && heading.dataset.kind || "Job";
       $("#drawer-link").href = link.href;
       window.htmx.process(body);
       updateTimes(body);
+      if (id && !restored && drawerJob() !== id) history.pushState({ drawer: true }, "", addressWithJob(id));
       if (!$("#drawer").open) $("#drawer").showModal();
       connect();
     });
+  }
+
+  function restoreDrawer() {
+    var id = drawerJob(), root = $(".brand").getAttribute("href").replace(/\/$/, ""), link;
+    if (!id || !jobOf(root + "/jobs/" + id)) { if ($("#drawer").open) $("#drawer").close(); return; }
+    link = document.createElement("a");
+    link.href = root + "/jobs/" + encodeURIComponent(id);
+    openDrawer(link, "", true);
+  }
+
+  function drawerClosed() {
+    unsubscribe($("#drawer-body"));
+    if (!drawerJob()) return;
+    if (history.state && history.state.drawer) history.back();
+    else history.replaceState(history.state, "", addressWithJob(""));
   }
 
   // ---------------------------------------------------------------- theme
@@ -368,6 +400,17 @@
     if (event.target.dataset.do === "theme") setTheme(event.target.value);
     if (event.target.dataset.do === "refresh") { save("pace", event.target.value); setRefresh(event.target.value); }
   });
+  // browsers without a clipboard, or without https, get no button
+  if (navigator.clipboard) document.documentElement.classList.add("copies");
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest ? event.target.closest("[data-copy]") : null;
+    if (!button) return;
+    var source = document.getElementById(button.dataset.copy);
+    navigator.clipboard.writeText(source ? source.textContent : "").then(function () {
+      button.textContent = "Copied";
+      setTimeout(function () { button.textContent = "Copy"; }, 2000);
+    });
+  });
   document.addEventListener("forge:zoom", function (event) { location.href = event.detail; });
   document.addEventListener("visibilitychange", function () { if (document.hidden) disconnect(); else connect(); });
   window.addEventListener("pagehide", disconnect);
@@ -380,7 +423,9 @@
 
   document.addEventListener("DOMContentLoaded", function () {
     $("select[data-do=theme]").value = load("theme") || "system";
-    $("#drawer").addEventListener("close", function () { unsubscribe($("#drawer-body")); });
+    $("#drawer").addEventListener("close", drawerClosed);
+    window.addEventListener("popstate", restoreDrawer);
+    if (drawerJob()) restoreDrawer();
     var pages = $(".side .pages"), current = $("a[aria-current]", pages);
     if (current) pages.scrollLeft = current.offsetLeft - 32;
     updateTimes(document);

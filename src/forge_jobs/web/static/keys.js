@@ -28,7 +28,7 @@
     var wanted = text.trim().toLowerCase(), found = all(".side .pages a").map(function (one) { return { text: one.textContent.trim(), href: one.href }; });
     if (wanted) found = found.concat(known);
     found = found.filter(function (one) { return one.text.toLowerCase().indexOf(wanted) >= 0; });
-    if (/^[0-9a-z]{26}$/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root() + "/jobs/" + wanted.toUpperCase() });
+    if (/^([0-9a-hjkmnp-tv-z]{26}|[0-9a-hjkmnp-tv-z]{8})$/.test(wanted) && /\d/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root() + "/jobs/" + wanted.toUpperCase() });
     else if (wanted) {
       ["kind", "tag", "key", "error", "payload"].forEach(function (field) {
         var label = { kind: "Jobs of kind “", tag: "Jobs with tag “", key: "Jobs with key “", error: "Jobs whose error has “", payload: "Jobs whose payload has “" }[field];

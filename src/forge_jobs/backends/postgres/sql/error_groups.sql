@@ -19,8 +19,8 @@ RETURNING at, failures, error_group, kind, queue, worker, version, heading, late
 SELECT record FROM forge.error_groups WHERE id = ANY ($1::text[]);
 
 -- name: size
--- How many groups there are; read when a failure may begin a new one. At most 1,001 rows.
-SELECT count(*) AS groups FROM forge.error_groups;
+-- How many groups there are beside the one of the rest; read when a failure may begin a new one. At most 1,001 rows.
+SELECT count(*) AS groups FROM forge.error_groups WHERE id <> 'other';
 
 -- name: put
 -- Writes records. Index: the primary key.

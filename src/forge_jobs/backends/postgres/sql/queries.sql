@@ -46,12 +46,12 @@ SELECT at, attempt, traceback FROM forge.job_tracebacks WHERE job = $1 ORDER BY 
 SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner, options,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner, options,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
@@ -69,17 +69,18 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($11::bigint IS NULL OR j.finished_at >= $11)
     AND ($12::bigint IS NULL OR j.finished_at < $12)
     AND ($13::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($13)))
-    AND ($14::text IS NULL OR j.error_group = $14);
+    AND ($14::text IS NULL OR j.error_group = $14)
+    AND ($15::text IS NULL OR j.options::json->>'parent' = $15);
 
 -- name: matching_plain
 -- The same for a filter without errors and payloads, as one text. Index: the primary keys.
 SELECT string_agg(j.id::text, ',') AS keys
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner
+    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner, options
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner
+    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner, options
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -93,7 +94,8 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($9::bigint IS NULL OR j.finished_at >= $9)
     AND ($10::bigint IS NULL OR j.finished_at < $10)
     AND ($11::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($11)))
-    AND ($12::text IS NULL OR j.error_group = $12);
+    AND ($12::text IS NULL OR j.error_group = $12)
+    AND ($13::text IS NULL OR j.options::json->>'parent' = $13);
 
 -- name: index_scans_only
 -- For the rest of a transaction that pages: a small table would be read whole where an index does as well, and its
@@ -117,7 +119,7 @@ ORDER BY f.id LIMIT 1;
 -- name: keys_of_live
 -- The next ids of live jobs. Index: the primary key. Like all below it is one part of a statement: $1 is the upper
 -- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key, $6 an
--- error group.
+-- error group, $7 a parent.
 SELECT 'live' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
@@ -136,6 +138,20 @@ SELECT 'key' AS source, string_agg(k.id::text, ',') AS keys FROM (
 -- The next terminal jobs of a dedupe key. Index: history_dedupe.
 SELECT 'ended_key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE dedupe_key = $5 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_child
+-- The next live jobs that another job or a schedule made. Index: jobs_parent.
+SELECT 'child' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.jobs
+    WHERE strpos(options, '"parent"') > 0 AND options::json->>'parent' = $7 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_ended_child
+-- The next terminal jobs of them. Index: history_parent.
+SELECT 'ended_child' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.history
+    WHERE strpos(options, '"parent"') > 0 AND options::json->>'parent' = $7 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_group
@@ -202,8 +218,74 @@ SELECT 'track' AS source, string_agg(k.id::text, ',') AS keys FROM (
     WHERE status = 'pending' AND track IS NOT NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
+-- name: positions_due
+-- The next jobs of these queues by the time when they are due. Index: jobs_due, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest(($2::text[])[1:1]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT run_at AS at, id FROM forge.jobs
+    WHERE queue = q.name AND status IN ('scheduled', 'failed', 'suspended')
+        AND run_at >= $3::bigint AND (run_at, id) > ($3::bigint, $4::bigint)
+    ORDER BY run_at, id LIMIT $5
+) AS j
+ORDER BY j.at, j.id LIMIT $5;
+
+-- name: positions_due_down
+-- The same, the latest first. Index: jobs_due, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest(($2::text[])[1:1]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT run_at AS at, id FROM forge.jobs
+    WHERE queue = q.name AND status IN ('scheduled', 'failed', 'suspended')
+        AND run_at <= $3::bigint AND (run_at, id) < ($3::bigint, $4::bigint)
+    ORDER BY run_at DESC, id DESC LIMIT $5
+) AS j
+ORDER BY j.at DESC, j.id DESC LIMIT $5;
+
+-- name: positions_ended
+-- The next terminal jobs of these queues and states by their end. Index: history_retention, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest($2::text[]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT finished_at AS at, id FROM forge.history
+    WHERE queue = q.name AND status = s.name
+        AND finished_at >= $3::bigint AND (finished_at, id) > ($3::bigint, $4::bigint)
+    ORDER BY finished_at, id LIMIT $5
+) AS j
+ORDER BY j.at, j.id LIMIT $5;
+
+-- name: positions_ended_down
+-- The same, the latest first. Index: history_retention, one range each.
+SELECT j.at, j.id
+FROM unnest($1::text[]) AS q(name)
+CROSS JOIN unnest($2::text[]) AS s(name)
+CROSS JOIN LATERAL (
+    SELECT finished_at AS at, id FROM forge.history
+    WHERE queue = q.name AND status = s.name
+        AND finished_at <= $3::bigint AND (finished_at, id) < ($3::bigint, $4::bigint)
+    ORDER BY finished_at DESC, id DESC LIMIT $5
+) AS j
+ORDER BY j.at DESC, j.id DESC LIMIT $5;
+
+-- name: positions_started
+-- The next running jobs by their start; there are few, so they are sorted. Index: jobs_owner.
+SELECT started_at, id FROM forge.jobs
+WHERE status = 'running' AND started_at IS NOT NULL AND (started_at, id + 0) > ($3::bigint, $4::bigint)
+    AND queue = ANY ($1::text[]) AND status = ANY ($2::text[])
+ORDER BY started_at, id + 0 LIMIT $5;
+
+-- name: positions_started_down
+-- The same, the latest first. Index: jobs_owner.
+SELECT started_at, id FROM forge.jobs
+WHERE status = 'running' AND started_at IS NOT NULL AND (started_at, id + 0) < ($3::bigint, $4::bigint)
+    AND queue = ANY ($1::text[]) AND status = ANY ($2::text[])
+ORDER BY started_at DESC, id + 0 DESC LIMIT $5;
+
 -- name: keys_of_none
 -- No row: gives every parameter a type, whichever parts are used.
 SELECT '' AS source, '' AS keys
 WHERE $1::bigint = 0 AND $2::bigint = 0 AND $3::text = '' AND $4::text = '' AND $5::text = ''
-    AND $6::text = '';
+    AND $6::text = '' AND $7::text = '';

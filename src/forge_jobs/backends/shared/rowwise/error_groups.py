@@ -44,8 +44,4 @@ class RowwiseErrorGroups:
 
     async def purge(self, *, before: Instant, limit: int) -> int:
         with self._storage.write() as tx:
-            groups = tx.tables.error_groups
-            old = sorted(key for key, group in groups.items() if group.last_at < before)
-            for key in old[: max(limit, 0)]:
-                del groups[key]
-            return min(len(old), max(limit, 0))
+            return RowGroupTable(tx.tables).purge(before, limit)

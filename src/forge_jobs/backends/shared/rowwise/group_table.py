@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from forge_jobs.backends.shared.error_groups import Worker
-from forge_jobs.core.error_groups import ErrorGroup
+from forge_jobs.core.error_groups import OTHER, ErrorGroup
+from forge_jobs.core.instant import Instant
 
 from .tables import Tables
 
@@ -23,7 +24,14 @@ class RowGroupTable:
             self._groups[group.id] = group
 
     def size(self) -> int:
-        return len(self._groups)
+        return len(self._groups) - (OTHER in self._groups)
+
+    def purge(self, before: Instant, limit: int) -> int:
+        old = [group for group in self._groups.values() if group.last_at < before]
+        old.sort(key=lambda group: (group.last_at, group.id))
+        for group in old[: max(limit, 0)]:
+            del self._groups[group.id]
+        return min(len(old), max(limit, 0))
 
 
 def worker_of(tables: Tables, owner: int) -> Worker:

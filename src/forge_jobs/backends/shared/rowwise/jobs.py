@@ -9,18 +9,10 @@ from forge_jobs.backends.shared.tracebacks import with_tracebacks
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, due_at
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Order, Page, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.jobs import (
-    DeclaredClaim,
-    Exchange,
-    Exchanged,
-    Owned,
-    Peek,
-    Promoted,
-    Reaped,
-    Retention,
-)
+from forge_jobs.store.job_upkeep import Promoted, Reaped
+from forge_jobs.store.jobs import DeclaredClaim, Exchange, Exchanged, Owned, Peek, Retention
 
 from . import actions, finish, limit_buckets, promotion, routing, search, steps, transitions
 from .exchange import exchange
@@ -134,9 +126,18 @@ class RowwiseJobs:
                 return None
             return with_tracebacks(row.record(), tables.tracebacks.get(row.key, ()))
 
-    async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
+    async def page(
+        self,
+        filter: Filter,
+        *,
+        limit: int,
+        after: Cursor | None = None,
+        order: Order = Order.NEWEST,
+    ) -> Page:
         with self._storage.read():
-            found = search.find_rows(self._storage.tables, filter, limit=limit, after=after)
+            found = search.page_of_rows(
+                self._storage.tables, filter, limit=limit, after=after, order=order
+            )
             jobs = tuple(row.record() for row in found.rows)
             return Page(jobs, found.next, found.stopped, found.rows_read)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.store.jobs import Promoted
+from forge_jobs.store.job_upkeep import Promoted
 
 from . import limit_buckets, transitions, waits
 from .transaction import Transaction

@@ -6,10 +6,12 @@ call makes progress, and no call meets jobs that were enqueued after the first o
 
 from msgspec import Struct
 
+from forge_jobs.backends.shared import ordered_pages
 from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_matches, payload_matches
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.selection import Cursor, Filter
+from forge_jobs.core.parent import PARENT
+from forge_jobs.core.selection import Cursor, Filter, Order, check_order
 from forge_jobs.core.status import JobStatus
 
 from .rows import Row
@@ -57,6 +59,35 @@ def find_rows(
     return RowPage(rows, None, False, rows_read)
 
 
+def page_of_rows(
+    tables: Tables, wanted: Filter, *, limit: int, after: Cursor | None, order: Order
+) -> RowPage:
+    """A page in an order. There is no index by time: every matching row is looked at."""
+    check_order(wanted, order)
+    if order is Order.NEWEST:
+        return find_rows(tables, wanted, limit=limit, after=after)
+    place = ordered_pages.parse_cursor(tables.tag, order, after)
+    places = sorted(
+        (
+            (_time_of(row, order), row.key)
+            for row in (tables.jobs[key] for key in tables.index.newest())
+            if matches(row, wanted)
+        ),
+        reverse=order.descending,
+    )
+    if place is not None:
+        places = [one for one in places if (one < place if order.descending else one > place)]
+    chosen = places[: max(limit, 1)]
+    resume = chosen[-1] if len(places) > len(chosen) else None
+    rows = [tables.jobs[key] for _, key in chosen]
+    return RowPage(rows, ordered_pages.cursor(tables.tag, order, resume), False, len(rows))
+
+
+def _time_of(row: Row, order: Order) -> Instant:
+    by = {"due": row.run_at, "ended": row.finished_at, "started": row.started_at}
+    return by[order.time] or 0
+
+
 def matches(row: Row, wanted: Filter) -> bool:
     """Whether a job matches a filter."""
     job = row.job
@@ -65,6 +96,7 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.queue in (None, job.queue)
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
+        and (wanted.parent is None or (job.options or {}).get(PARENT) == wanted.parent)
         and wanted.group in (None, row.error_group)
         and (wanted.tag is None or wanted.tag in job.tags)
         and error_matches(wanted.error, row.last_error)

@@ -124,7 +124,11 @@ class Tables:
         return any(limit is not None and limit.cap is not None for limit in limits)
 
     def find(self, public_id: str) -> Row | None:
-        """The row of a public id; None for an unknown, invented or foreign id."""
+        """The row of a public id, or of its end; None for an unknown, invented or foreign id."""
+        if ids.is_short(public_id):
+            newest = next(self.index.newest(), 0)
+            rows = (self.jobs.get(key) for key in ids.short_keys(public_id, self.tag, newest))
+            return next((row for row in rows if row is not None), None)
         found = ids.row_key(public_id, self.tag)
         if found is None:
             return None

@@ -11,8 +11,8 @@ FROM json_each(?1) AS w WHERE true
 ON CONFLICT (id) DO UPDATE SET last_at = excluded.last_at, record = excluded.record;
 
 -- name: size
--- How many groups there are; read when a failure may begin a new one. At most 1,001 rows.
-SELECT count(*) FROM forge_error_groups;
+-- How many groups there are beside the one of the rest; read when a failure may begin a new one. At most 1,001 rows.
+SELECT count(*) FROM forge_error_groups WHERE id <> 'other';
 
 -- name: set_groups
 -- The groups of jobs whose attempt failed. Index: primary key.

@@ -37,7 +37,8 @@ WHERE (?2 IS NULL OR j.queue = ?2)
   AND (?11 IS NULL OR j.finished_at >= ?11)
   AND (?12 IS NULL OR j.finished_at < ?12)
   AND (?13 IS NULL OR (j.status = 'running' AND j.owner IN (SELECT value FROM json_each(?13))))
-  AND (?14 IS NULL OR j.error_group = ?14);
+  AND (?14 IS NULL OR j.error_group = ?14)
+  AND (?15 IS NULL OR json_extract(j.options, '$.rare.parent') = ?15);
 
 -- name: keys_of_all
 -- The next keys of all jobs. Index: primary key.
@@ -53,6 +54,12 @@ ORDER BY id DESC LIMIT ?2;
 -- The next jobs of a dedupe key. Index: forge_jobs_dedupe.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_dedupe
 WHERE dedupe_key IS NOT NULL AND dedupe_key = ?3 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_parent
+-- The next jobs that another job or a schedule made. Index: forge_jobs_parent.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_parent
+WHERE instr(options, '"parent"') > 0 AND json_extract(options, '$.rare.parent') = ?3 AND id < ?1
 ORDER BY id DESC LIMIT ?2;
 
 -- name: keys_of_error_group
@@ -92,6 +99,42 @@ ORDER BY id DESC LIMIT ?2;
 SELECT id FROM forge_jobs
 WHERE id > (SELECT ingested FROM forge_meta) AND id < ?1
 ORDER BY id DESC LIMIT ?2;
+
+-- name: positions_due
+-- The next jobs of a queue, by the time when they are due. Index: forge_jobs_due.
+SELECT due_at, id FROM forge_jobs INDEXED BY forge_jobs_due
+WHERE due_at IS NOT NULL AND queue = ?3 AND due_at >= ?1 AND (due_at, id) > (?1, ?2)
+ORDER BY due_at, id LIMIT ?4;
+
+-- name: positions_due_down
+-- The same, the latest first. Index: forge_jobs_due.
+SELECT due_at, id FROM forge_jobs INDEXED BY forge_jobs_due
+WHERE due_at IS NOT NULL AND queue = ?3 AND due_at <= ?1 AND (due_at, id) < (?1, ?2)
+ORDER BY due_at DESC, id DESC LIMIT ?4;
+
+-- name: positions_ended
+-- The next jobs of a terminal state but done, by their end. Index: forge_jobs_ended.
+SELECT finished_at, id FROM forge_jobs INDEXED BY forge_jobs_ended
+WHERE indexed_status IS NOT NULL AND finished_at IS NOT NULL AND indexed_status = ?3 AND finished_at >= ?1 AND (finished_at, id) > (?1, ?2)
+ORDER BY finished_at, id LIMIT ?4;
+
+-- name: positions_ended_down
+-- The same, the latest first. Index: forge_jobs_ended.
+SELECT finished_at, id FROM forge_jobs INDEXED BY forge_jobs_ended
+WHERE indexed_status IS NOT NULL AND finished_at IS NOT NULL AND indexed_status = ?3 AND finished_at <= ?1 AND (finished_at, id) < (?1, ?2)
+ORDER BY finished_at DESC, id DESC LIMIT ?4;
+
+-- name: positions_started
+-- The next jobs that run, by their start; there are few, so they are sorted. Index: forge_jobs_running.
+SELECT started_at, id FROM forge_jobs INDEXED BY forge_jobs_running
+WHERE status = 'running' AND started_at IS NOT NULL AND ?3 = '' AND started_at >= ?1 AND (started_at, id) > (?1, ?2)
+ORDER BY started_at, id LIMIT ?4;
+
+-- name: positions_started_down
+-- The same, the latest first. Index: forge_jobs_running.
+SELECT started_at, id FROM forge_jobs INDEXED BY forge_jobs_running
+WHERE status = 'running' AND started_at IS NOT NULL AND ?3 = '' AND started_at <= ?1 AND (started_at, id) < (?1, ?2)
+ORDER BY started_at DESC, id DESC LIMIT ?4;
 
 -- name: peek
 -- State and result of jobs whose callers wait. Index: primary key.
