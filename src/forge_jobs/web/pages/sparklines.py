@@ -21,7 +21,7 @@ class Sparkline(Struct, frozen=True, kw_only=True):
     label: str
 
 
-class Bar(NamedTuple):
+class TrendBar(NamedTuple):
     """One bar of a trend."""
 
     succeeded: int
@@ -45,7 +45,7 @@ def trend(points: Sequence[TrendLike], range_name: str) -> Sparkline | None:
     size = -(-len(points) // _MOST)
     groups = [points[max(end - size, 0) : end] for end in range(len(points), 0, -size)]
     bars = [
-        Bar(sum(one.succeeded for one in group), sum(one.failed for one in group))
+        TrendBar(sum(one.succeeded for one in group), sum(one.failed for one in group))
         for group in reversed(groups)
     ]
     return sparkline(bars, span=range_name, each="in one bar")
