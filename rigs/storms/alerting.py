@@ -44,7 +44,7 @@ class AlertStormOptions:
     rounds: int = 9
     queues: int = 5
     workers: int = 4
-    every_s: float = 2.0
+    every_s: float = 1.2
     lease_s: float = 1.0
     drain_s: float = 120.0
     refused: float = 0.1

@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from forge_jobs.core.status import JobStatus
 
+from .json_markup import marked_json
+
 MAIN: Final = "main"
 
 
@@ -34,6 +36,7 @@ def environment() -> Environment:
         size=byte_size,
         json=as_json,
         pretty=indented_json,
+        marked=marked_json,
         brief=duration_input,
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
