@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from forge_jobs.core.status import JobStatus
 
+from .curl import curl_command
+
 MAIN: Final = "main"
 
 
@@ -37,6 +39,7 @@ def environment() -> Environment:
         brief=duration_input,
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
+    untyped.globals["curl"] = curl_command
     return env
 
 
