@@ -1,4 +1,4 @@
-"""The HTTP API call with the effect of a form, as a curl command with a placeholder for the token."""
+"""The API call with the effect of a form, as a curl command with a placeholder for the token."""
 
 import json
 import re

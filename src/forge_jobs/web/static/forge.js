@@ -424,6 +424,17 @@
     if (event.target.dataset.do === "theme") setTheme(event.target.value);
     if (event.target.dataset.do === "refresh") { save("pace", event.target.value); setRefresh(event.target.value); }
   });
+  // browsers without a clipboard, or without https, get no button
+  if (navigator.clipboard) document.documentElement.classList.add("copies");
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest ? event.target.closest("[data-copy]") : null;
+    if (!button) return;
+    var source = document.getElementById(button.dataset.copy);
+    navigator.clipboard.writeText(source ? source.textContent : "").then(function () {
+      button.textContent = "Copied";
+      setTimeout(function () { button.textContent = "Copy"; }, 2000);
+    });
+  });
   document.addEventListener("forge:zoom", function (event) { location.href = event.detail; });
   document.addEventListener("visibilitychange", function () { if (document.hidden) disconnect(); else connect(); });
   window.addEventListener("pagehide", disconnect);
