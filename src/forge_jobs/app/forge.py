@@ -34,6 +34,7 @@ from forge_jobs.engine.running.registry import Handler, JobHandler
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
+from forge_jobs.store.joined import not_joined
 
 from .forge_alerts import ForgeAlerts
 from .local_run import LocalRuns
@@ -342,16 +343,17 @@ class Forge(ForgeAlerts):
         from forge_jobs.engine.drain import drain
 
         await self._requests.refresh()
-        return await drain(
-            await self._access.aready(),
-            self.registry,
-            clock=self.clock,
-            entropy=self.entropy,
-            settings=self.settings,
-            queues=None if queues is None else list(queues),
-            limit=limit,
-            requests=self._requests,
-        )
+        with not_joined():
+            return await drain(
+                await self._access.aready(),
+                self.registry,
+                clock=self.clock,
+                entropy=self.entropy,
+                settings=self.settings,
+                queues=None if queues is None else list(queues),
+                limit=limit,
+                requests=self._requests,
+            )
 
     # ------------------------------------------------------------------ parts
 

@@ -21,8 +21,8 @@ from .selection import Filter
 from .status import TERMINAL, JobStatus
 
 NAMES: Final = (
-    "kind", "queue", "status", "tag", "key", "error", "group", "payload", "worker", "since",
-    "until",
+    "kind", "queue", "status", "tag", "key", "parent", "error", "group", "payload", "worker",
+    "since", "until",
 )  # fmt: skip
 ARGUMENT: Final = "arg."
 MAX_QUERY: Final = 2_000
@@ -91,6 +91,7 @@ class JobQuery(Struct, frozen=True, kw_only=True):
             statuses=wanted,
             tag=self.fields.get("tag"),
             dedupe_key=self.fields.get("key"),
+            parent=self.fields.get("parent"),
             error=self.fields.get("error"),
             payload=self.fields.get("payload"),
             group=self.fields.get("group"),

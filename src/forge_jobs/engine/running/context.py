@@ -17,6 +17,7 @@ from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, ManyBindable, NewJob
 from forge_jobs.core.outcome import Stopped
+from forge_jobs.core.parent import Via, with_parent
 from forge_jobs.engine.steps.context_steps import ContextSteps
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
@@ -298,9 +299,8 @@ class Context(ContextSteps):
     def on_done(self, task: Any, /, *args: Any, **kwargs: Any) -> None:
         """Enqueue a job in the transaction that finishes this one, and only if it succeeds:
         ``ctx.on_done(send, "a@b.c")``."""
-        self._link.add_successor(
-            self._environment.enqueuer.prepare(self._bound(task, args, kwargs))
-        )
+        job = with_parent(self._bound(task, args, kwargs), self.job.id, Via.ON_DONE)
+        self._link.add_successor(self._environment.enqueuer.prepare(job))
 
     @overload
     def enqueue(self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued: ...
