@@ -108,7 +108,7 @@ class Jobs:
 
     def count(self) -> int:
         """How many jobs match. By queue, kind and state alone it is read from the counters; with
-        other conditions the jobs themselves are read."""
+        other conditions the jobs themselves are read. ``forge.jobs(status="dead").count()``"""
         return self._client.access.run(self._count)
 
     async def acount(self) -> int:
@@ -116,7 +116,8 @@ class Jobs:
         return await self._count(await self._client.access.aready())
 
     def retry(self) -> BulkResult:
-        """Make failed, dead and cancelled jobs pending again, with all their attempts."""
+        """Make failed, dead and cancelled jobs pending again, with all their attempts:
+        ``forge.jobs(status="dead", since="1d").retry()``."""
         return self._run(self._retry)
 
     async def aretry(self) -> BulkResult:
@@ -124,7 +125,8 @@ class Jobs:
         return await self._retry(await self._client.access.aready())
 
     def cancel(self, reason: str = "") -> BulkResult:
-        """Cancel waiting jobs and ask running ones to stop; ``reason`` is stored as their error."""
+        """Cancel waiting jobs and ask running ones to stop; ``reason`` is stored as their error:
+        ``forge.jobs(tag="march").cancel("withdrawn")``."""
         return self._run(self._cancelling(reason))
 
     async def acancel(self, reason: str = "") -> BulkResult:
@@ -132,7 +134,8 @@ class Jobs:
         return await self._cancelling(reason)(await self._client.access.aready())
 
     def delete(self) -> BulkResult:
-        """Delete jobs that do not run, with their logs and dedupe keys."""
+        """Delete jobs that do not run, with their logs and dedupe keys:
+        ``forge.jobs(status="done", kind="send").delete()``."""
         return self._run(self._delete)
 
     async def adelete(self) -> BulkResult:
@@ -140,7 +143,8 @@ class Jobs:
         return await self._delete(await self._client.access.aready())
 
     def run_now(self) -> BulkResult:
-        """Make scheduled jobs and waiting retries due now."""
+        """Make scheduled jobs and waiting retries due now:
+        ``forge.jobs(status="scheduled").run_now()``."""
         return self._run(self._run_now)
 
     async def arun_now(self) -> BulkResult:
@@ -151,7 +155,8 @@ class Jobs:
         self, delay: Duration | None = None, *, at: datetime | None = None
     ) -> BulkResult:
         """Let waiting jobs start ``delay`` from now, or ``at`` an aware datetime; failed ones are
-        retried then. A time that has passed means now."""
+        retried then. A time that has passed means now.
+        ``forge.jobs(kind="send").reschedule("1h")``"""
         return self._run(self._rescheduling(delay, at))
 
     async def areschedule(
