@@ -6,7 +6,7 @@ from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import MINUTE, SECOND, to_datetime
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.parent import with_schedule
-from forge_jobs.ops.schedule_runs import RunState, schedule_runs
+from forge_jobs.ops.schedule_runs import TickResult, schedule_runs
 from forge_jobs.store.schedules import NewFire, Schedule
 from tests.ops.harness import StoreHarness
 
@@ -50,7 +50,7 @@ async def test_runs_have_results_durations_and_gaps(harness: StoreHarness) -> No
     await fire(harness, tick + 2 * MINUTE)
     found = await schedule_runs(harness.store, "often", clock=harness.clock)
     assert [(run.state, run.missed) for run in found.runs] == [
-        (RunState.DONE, 0), (RunState.DEAD, 2), (RunState.WAITING, 0),
+        (TickResult.DONE, 0), (TickResult.DEAD, 2), (TickResult.WAITING, 0),
     ]  # fmt: skip
     assert (found.runs[0].ran_s, found.runs[1].error) == (4.0, "no paper")
     assert found.words == "every minute"

@@ -33,7 +33,7 @@ _OVERDUE_S: Final = 15.0
 _MAX_JOBS: Final = 60
 
 
-class RunState(StrEnum):
+class TickResult(StrEnum):
     """What became of a tick. ``waiting`` and ``running``: its job has not ended. ``gone``: its job
     was deleted."""
 
@@ -52,7 +52,7 @@ class RunView(View, frozen=True, kw_only=True):
     last attempt."""
 
     tick: datetime
-    state: RunState
+    state: TickResult
     triggered: bool
     missed: int
     job_id: str | None
@@ -142,16 +142,16 @@ def _run(fire: Fire, jobs: Mapping[str, JobRecord], now: Instant) -> RunView:
     )
 
 
-def _state(fire: Fire, job: JobRecord | None) -> RunState:
+def _state(fire: Fire, job: JobRecord | None) -> TickResult:
     if fire.outcome is FireOutcome.SKIPPED:
-        return RunState.SKIPPED
+        return TickResult.SKIPPED
     if fire.outcome is FireOutcome.MISSED:
-        return RunState.MISSED
+        return TickResult.MISSED
     if job is None:
-        return RunState.GONE
+        return TickResult.GONE
     if is_terminal(job.status):
-        return RunState(job.status.value)
-    return RunState.RUNNING if job.status is JobStatus.RUNNING else RunState.WAITING
+        return TickResult(job.status.value)
+    return TickResult.RUNNING if job.status is JobStatus.RUNNING else TickResult.WAITING
 
 
 def _words(expression: str) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from forge_jobs.ops.schedule_runs import RunState, RunView
+from forge_jobs.ops.schedule_runs import RunView, TickResult
 from forge_jobs.web.rendering import duration
 
 HEIGHT: Final = 24
@@ -16,14 +16,14 @@ _MIN_HEIGHT: Final = 6
 # So many missed ticks in a row are drawn one by one.
 _MAX_GAPS: Final = 3
 _LOOKS: Final = {
-    RunState.DONE: "good",
-    RunState.DEAD: "bad",
-    RunState.CANCELLED: "soft",
-    RunState.RUNNING: "info",
-    RunState.WAITING: "wait",
-    RunState.SKIPPED: "warn",
-    RunState.MISSED: "gap",
-    RunState.GONE: "soft",
+    TickResult.DONE: "good",
+    TickResult.DEAD: "bad",
+    TickResult.CANCELLED: "soft",
+    TickResult.RUNNING: "info",
+    TickResult.WAITING: "wait",
+    TickResult.SKIPPED: "warn",
+    TickResult.MISSED: "gap",
+    TickResult.GONE: "soft",
 }
 
 
@@ -60,7 +60,7 @@ def run_ticks(runs: Sequence[RunView]) -> RunTicks | None:
             height += round((HEIGHT - _MIN_HEIGHT) * run.ran_s / longest)
         ticks.append(_tick(len(ticks), height, _LOOKS[run.state], _title(run)))
     counts = Counter(run.state for run in runs)
-    missed = counts.pop(RunState.MISSED, 0) + sum(run.missed for run in runs)
+    missed = counts.pop(TickResult.MISSED, 0) + sum(run.missed for run in runs)
     parts = [f"{count} {state}" for state, count in counts.items()]
     if missed:
         parts.append(f"{missed} missed")
