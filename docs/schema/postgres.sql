@@ -362,9 +362,8 @@ CREATE TABLE forge.tag_days (
     day bigint NOT NULL,
     tag text NOT NULL,
     weight double precision NOT NULL,
-    total text NOT NULL,
-    tasks text NOT NULL,
-    hours text NOT NULL
+    summary text NOT NULL,
+    whole text NOT NULL
 );
 
 CREATE TABLE forge.tag_entries (

@@ -259,12 +259,11 @@ CREATE TABLE forge_steps (
 );
 
 CREATE TABLE forge_tag_days (
-    day    INTEGER NOT NULL,
-    tag    TEXT    NOT NULL,
-    weight REAL    NOT NULL,
-    total  TEXT    NOT NULL,
-    tasks  TEXT    NOT NULL,
-    hours  TEXT    NOT NULL,
+    day     INTEGER NOT NULL,
+    tag     TEXT    NOT NULL,
+    weight  REAL    NOT NULL,
+    summary TEXT    NOT NULL,
+    whole   TEXT    NOT NULL,
     PRIMARY KEY (day, tag)
 ) WITHOUT ROWID;
 
