@@ -213,29 +213,3 @@ def process(*queues: str) -> ProcessRecord:
 def _without_jobs(state: AlertState, now: Instant) -> AlertState:
     opened = {subject: replace(one, opened_job=None) for subject, one in state.open.items()}
     return replace(state, open=opened)
-
-
-async def test_an_error_that_comes_back_after_it_was_resolved_opens_an_episode(
-    forge: Forge,
-) -> None:
-    @forge.task(queue="mail", max_attempts=1)
-    async def send() -> None:
-        raise ValueError("no user 17")
-
-    await store_rule(forge, new_rule("back", "error_returned", clear=0))
-    await send.aenqueue()
-    await forge.adrain()
-    await tick(forge)
-    store = await forge.aready()
-    rules = AlertRules(store)
-    assert "back" not in await rules.states()
-    (group,) = await store.error_groups.seen()
-    await store.error_groups.resolve([group.id], by="ops")
-    await send.aenqueue()
-    await forge.adrain()
-    await tick(forge)
-    (subject,) = (await rules.states())["back"].open
-    assert subject == f"{group.id}: {group.title}"
-    await store.error_groups.resolve([group.id], by="ops")
-    await tick(forge)
-    assert not (await rules.states())["back"].open

@@ -182,6 +182,8 @@ def _print_job(job: JobView, now: datetime) -> None:
         rows.show_header = False
         out.print(rows)
         _print_traceback(job.errors)
+        if job.errors[-1].group is not None:
+            out.print(f"\nFailures like this: forge errors show {job.errors[-1].group}")
     if job.logs:
         _heading(f"Log ({terminal.plural(len(job.logs), 'line')})")
         for line in job.logs[-_LOGS_SHOWN:]:

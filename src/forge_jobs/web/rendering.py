@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from forge_jobs.core.status import JobStatus
 
+from .curl import curl_command
 from .json_markup import marked_json
 
 MAIN: Final = "main"
@@ -40,6 +41,7 @@ def environment() -> Environment:
         brief=duration_input,
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
+    untyped.globals["curl"] = curl_command
     return env
 
 
