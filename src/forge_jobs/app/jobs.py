@@ -13,6 +13,7 @@ from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.options import check_names
 from forge_jobs.client.task import Task
 from forge_jobs.core import names
+from forge_jobs.core.error_groups import group_id
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Duration, from_datetime, seconds
 from forge_jobs.core.job import JobRecord
@@ -32,7 +33,8 @@ class JobConditions(TypedDict, total=False):
 
     ``kind``: a name, or the task. ``status``: one state or several, as text or JobStatus. ``since``
     and ``until``: when the job was enqueued, as an aware datetime or as a span back from now
-    ("2h"); ``until`` is excluded.
+    ("2h"); ``until`` is excluded. ``group``: the id of the error group of the last failed attempt
+    (``forge.errors``).
 
     >>> forge.jobs(queue="mail", status=["dead", "cancelled"], since="1d").count()
     0
@@ -42,6 +44,7 @@ class JobConditions(TypedDict, total=False):
     kind: "str | Task[..., Any]"
     status: str | JobStatus | Iterable[str | JobStatus]
     tag: str
+    group: str
     since: datetime | Duration
     until: datetime | Duration
 
@@ -246,6 +249,7 @@ def _filter(given: Mapping[str, Any]) -> Filter:
         kind=kind,
         statuses=_statuses(given["status"]) if "status" in given else (),
         tag=names.tag_list([given["tag"]])[0] if "tag" in given else None,
+        group=group_id(given["group"]) if "group" in given else None,
     )
     times = {
         field: from_datetime(given[name], field=f"forge.jobs(...): {name}")

@@ -218,7 +218,7 @@ class ErrorGroupActions:
 
 
 async def _get(store: Store, group_id: str) -> ErrorGroup:
-    group = await store.error_groups.get(group_id)
+    group = await store.error_groups.get(group_id) if group_id.isalnum() else None
     if group is None:
         raise NotFound(f"there is no error group {group_id!r}: see `forge errors list`")
     return group

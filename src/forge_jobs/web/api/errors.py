@@ -19,12 +19,11 @@ from forge_jobs.ops.operations import Operation
 from forge_jobs.web.request_context import RequestContext
 
 from .bulk import BulkPreview
-from .parameters import Body, CursorText, KindName, Limit, QueueName
+from .parameters import Body, CursorText, GroupId, KindName, Limit, QueueName
 from .route import Routes
 
 routes = Routes()
 
-GroupId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-z]{1,40}$")]
 Span: TypeAlias = Annotated[float, Meta(gt=0, le=14 * 86_400)]
 
 
