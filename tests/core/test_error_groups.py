@@ -51,6 +51,10 @@ def test_a_failure_before_the_resolution_is_no_return() -> None:
     assert merged(again, [failure(at=NOW + 9 * MINUTE)]).returned_at == NOW + 2 * MINUTE
 
 
+def test_a_failure_that_was_stored_while_it_was_resolved_is_a_return() -> None:
+    assert resolved(group(failure(at=NOW + 1)), at=NOW, by="ann").returned_at == NOW + 1
+
+
 def test_a_full_store_counts_new_groups_as_other() -> None:
     known = {f"g{n}": group(failure(f"g{n}")) for n in range(MAX_GROUPS - 1)}
     failures = [failure(name) for name in ("g1", "new", "newer", "new", "newest")]

@@ -103,6 +103,8 @@ class Forge(ForgeAlerts):
         ``payload`` holds the arguments by name; ``options`` are those of ``JobOptions``, on top of
         what the task declares (docs/declared-options.md). Arguments are checked if the task is
         registered here; else, with ``check``, their names against what workers have published.
+
+        ``forge.enqueue("send", {"to": "a@b.c"}, delay="10m")``
         """
         fields = job_fields(options, where="forge.enqueue(...)")
         self._refresh_unknown(kind)
@@ -121,7 +123,8 @@ class Forge(ForgeAlerts):
         return await self.client.aenqueue(job, self._reader(kind), options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
-        """The handle of a stored job, by id; nothing is read before ``refresh``."""
+        """The handle of a stored job, by id; nothing is read before ``refresh``:
+        ``forge.job(job.id).refresh()``."""
         return Job(self.client, job_id)
 
     def jobs(self, **conditions: "Unpack[JobConditions]") -> "Jobs":
@@ -152,7 +155,8 @@ class Forge(ForgeAlerts):
         return dict(self._registration.tasks)
 
     def queue_of(self, kind: str) -> str:
-        """The queue of a kind: that of its task, else the published one, else ``default``."""
+        """The queue of a kind: that of its task, else the published one, else ``default``:
+        ``forge.queue_of("send")``."""
         self._refresh_unknown(kind)
         return self._requests.route(kind)
 
@@ -201,6 +205,8 @@ class Forge(ForgeAlerts):
         ``concurrency`` bounds how many of its jobs run at once and ``rate`` ("50/m") how often
         they start, exactly and over all processes. Slots that the queue has in the store already
         stay, and so do limits that an operator set.
+
+        ``forge.queue("mail", concurrency=20, rate="600/m")``
         """
         where = f"forge.queue({name!r})"
         check_names(unknown, ("slots", "concurrency", "rate"), where=where)

@@ -4,12 +4,14 @@ A store keeps one record per group. ``merged`` adds failures to it; every part o
 bounded, so that a group costs the same whether it has ten failures or ten million.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct, structs
 
+from .errors import BadOption
 from .instant import MINUTE, Instant
 
 HOUR: Final = 60 * MINUTE
@@ -24,6 +26,7 @@ GIVES_WAY_AFTER: Final = 24 * HOUR
 # The group of failures that would have been another group in a full store, and the value that
 # stands for the rest of a bounded set.
 OTHER: Final = "other"
+_ID: Final = re.compile("[0-9a-z]{1,40}")
 
 
 class GroupState(StrEnum):
@@ -124,6 +127,13 @@ class ErrorFilter(Struct, frozen=True, kw_only=True):
     states: tuple[GroupState, ...] = ()
 
 
+def group_id(text: object) -> str:
+    """The id, if it has the form of one; BadOption otherwise."""
+    if isinstance(text, str) and _ID.fullmatch(text) is not None:
+        return text
+    raise BadOption(f"group={text!r} is no id of an error group: `forge errors list` shows them")
+
+
 def matches(group: ErrorGroup, wanted: ErrorFilter) -> bool:
     """Whether a group matches a filter."""
     return (
@@ -195,8 +205,9 @@ def bounded(
 
 
 def resolved(group: ErrorGroup, *, at: Instant, by: str) -> ErrorGroup:
-    """The group, marked as resolved at this instant."""
-    return structs.replace(group, resolved_at=at, resolved_by=by, returned_at=None)
+    """The group, marked as resolved at this instant. It may have been seen since then."""
+    later = group.last_at if group.last_at > at else None
+    return structs.replace(group, resolved_at=at, resolved_by=by, returned_at=later)
 
 
 def reopened(group: ErrorGroup) -> ErrorGroup:

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .error_groups import group_id
 from .errors import BadDuration, BadOption
 from .instant import SECOND, Instant, from_datetime, seconds
 from .selection import Filter
@@ -94,7 +95,7 @@ class JobQuery(Struct, frozen=True, kw_only=True):
             parent=self.fields.get("parent"),
             error=self.fields.get("error"),
             payload=self.fields.get("payload"),
-            group=self.fields.get("group"),
+            group=group_id(self.fields["group"]) if "group" in self.fields else None,
             arguments=self.arguments,
             enqueued_from=None if ended else since,
             enqueued_until=None if ended else until,

@@ -17,6 +17,7 @@ from forge_jobs.web.request_context import RequestContext
 from .parameters import (
     Body,
     CursorText,
+    GroupId,
     JobFilter,
     JobId,
     KeyText,
@@ -73,6 +74,7 @@ class ListJobsQuery(Struct, frozen=True, kw_only=True):
     tag: KeyText | None = None
     dedupe_key: KeyText | None = None
     error: SearchText | None = None
+    group: GroupId | None = None
     since: Timestamp | None = field(default=None, name="from")
     until: Timestamp | None = field(default=None, name="to")
     payload_search: SearchText | None = None
@@ -146,6 +148,7 @@ async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
         tag=query.tag,
         dedupe_key=query.dedupe_key,
         error=query.error,
+        group=query.group,
         since=query.since,
         until=query.until,
         payload_search=query.payload_search,
