@@ -150,7 +150,7 @@ def test_checks_find_what_is_wrong(project: MakeProject) -> None:
 
 
 def test_checks_find_a_queue_without_a_worker(project: MakeProject) -> None:
-    options = {"queues": {"default": 5}, "url": "sqlite:////tmp/elsewhere.db"}
+    options = {"queues": {"default": 5}, "url": "sqlite:////srv/elsewhere.db"}
     made = project("sqlite", TEST_OPTIONS=json.dumps(options))
     database = {**made.database, "OPTIONS": {}}
     told = Project(made.python, database, made.variables).manage("check")
