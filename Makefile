@@ -65,7 +65,7 @@ cover: setup ## Branch coverage of the suite without browser and processes (T="t
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
-bench: $(VENV)/.package $(VENV)/.dev $(VENV)/.bench ## Measure against the targets, with peers in the same run
+bench: $(VENV)/.package $(VENV)/.dev $(VENV)/.bench $(VENV)/.bench-django ## Measure against the targets, with peers in the same run
 	@$(PY) -m benchmarks $(ARGS)
 
 storm: $(VENV)/.package $(VENV)/.dev ## Run the storms: kill workers, restart servers, check that no job is lost
@@ -136,7 +136,12 @@ $(VENV)/.servers: $(VENV)/.made scripts/postgres_servers.py scripts/postgres_ser
 	@$(PY) -m scripts.postgres_servers refused oldest
 	@touch $@
 
-$(VENV)/.django: $(VENV)/.base requirements/django61.txt pyproject.toml scripts/django_environments.py
+$(VENV)/.bench-django: $(VENV)/.base requirements/bench-django.txt scripts/django_environments.py
+	@echo "Installing the newest Django and the backends to measure against (requirements/bench-django.txt) ..."
+	@$(PY) -m scripts.django_environments bench
+	@touch $@
+
+$(VENV)/.django: $(VENV)/.base requirements/django61.txt scripts/django_environments.py
 	@echo "Installing the newest Django for its tests (requirements/django61.txt) ..."
 	@$(PY) -m scripts.django_environments
 	@touch $@

@@ -166,6 +166,11 @@ DOOR_P99 = Target("door-p99", "door, SQLite: p99 with 40 connections", None, Non
 DOOR_P99_POSTGRES = Target(
     "door-postgres-p99", "door, Postgres: p99 with 40 connections", None, None, "ms"
 )
+DJANGO_DRAIN = Target("django-drain", "Django: drain of no-ops, to the best backend", 8, 12, "×")
+DJANGO_ENQUEUE = Target(
+    "django-enqueue", "Django: enqueue in atomic(), to the best", 1.1, 1, "×", Sense.MAX_AT
+)
+DJANGO_START = Target("django-start", "Django: enqueue to start, p50", 5, 3, "ms", Sense.MAX_AT)
 
 
 def untargeted(key: str, text: str, unit: str = "×") -> Target:

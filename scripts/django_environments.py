@@ -23,19 +23,31 @@ def newest_python() -> str | None:
     return next((one for one in candidates if one in PYTHONS and find(one)), None)
 
 
+def bench_environment(minor: str, *, make: bool) -> Path | None:
+    """The interpreter of the newest Django with the peers of ``make bench``; without ``make`` only
+    if it is there already."""
+    home = Path(sys.prefix) / "django" / f"bench-{minor}"
+    if not make and not (home / "ready").exists():
+        return None
+    return _environment(home, minor, ROOT / "requirements" / "bench-django.txt")
+
+
 def environment(django: str, minor: str) -> Path:
     """The interpreter of a ready environment."""
+    home = Path(sys.prefix) / "django" / f"{django}-{minor}"
+    return _environment(home, minor, ROOT / "requirements" / f"django{django.replace('.', '')}.txt")
+
+
+def _environment(home: Path, minor: str, pins: Path) -> Path:
     program = find(minor)
     if program is None:
         raise NoPython(f"no Python {minor} with venv here: install one, or name others")
-    home = Path(sys.prefix) / "django" / f"{django}-{minor}"
     python = home / "bin" / "python"
-    pins = ROOT / "requirements" / f"django{django.replace('.', '')}.txt"
-    digest = hashlib.sha256(pins.read_bytes() + (ROOT / "pyproject.toml").read_bytes())
+    digest = hashlib.sha256(pins.read_bytes())
     stamp, wanted = home / "ready", f"{version(program)} {digest.hexdigest()}"
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
-    print(f"Making an environment for Django {django} on Python {version(program)} ...", flush=True)
+    print(f"Making the environment {home.name} with Python {version(program)} ...", flush=True)
     shutil.rmtree(home, ignore_errors=True)
     _run([program, "-m", "venv", home])
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-qq"]
@@ -56,5 +68,7 @@ if __name__ == "__main__":
     chosen = newest_python()
     if chosen is None:
         print(f"Django {DJANGOS[-1]} is not tested here: it needs Python {' or '.join(PYTHONS)}.")
+    elif sys.argv[1:] == ["bench"]:
+        bench_environment(chosen, make=True)
     else:
         environment(DJANGOS[-1], chosen)

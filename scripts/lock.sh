@@ -24,6 +24,7 @@ compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/w
 for version in 52 60 61; do
     compile django$version -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt "$@"
 done
+compile bench-django -c requirements/django61.txt "$@"
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
 compile docs -c requirements/base.txt -c requirements/web.txt -c requirements/gateway.txt -c requirements/dev.txt "$@"
 compile release -c requirements/base.txt -c requirements/dev.txt -c requirements/docs.txt "$@"

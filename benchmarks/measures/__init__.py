@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from benchmarks.bench import Measure
 from benchmarks.measures.depth import Depth
+from benchmarks.measures.django_drain import DjangoDrain
+from benchmarks.measures.django_enqueue import DjangoEnqueue
+from benchmarks.measures.django_start import DjangoStart
 from benchmarks.measures.door import Door
 from benchmarks.measures.drain import Drain
 from benchmarks.measures.enqueue import Enqueue
@@ -64,12 +67,18 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "postgres-step-broadcast": PostgresStepBroadcast,
     "postgres-pages": PostgresPages,
     "door": Door,
+    "django-drain": DjangoDrain,
+    "django-enqueue": DjangoEnqueue,
+    "django-start": DjangoStart,
 }
 # Names that stand for several measures.
 GROUPS: dict[str, tuple[str, ...]] = {
     "sqlite": tuple(
-        name for name in MEASURES if not name.startswith("postgres-") and name != "door"
+        name
+        for name in MEASURES
+        if not name.startswith(("postgres-", "django-")) and name != "door"
     ),
     "postgres": tuple(name for name in MEASURES if name.startswith("postgres-")),
     "gateway": ("door",),
+    "django": tuple(name for name in MEASURES if name.startswith("django-")),
 }

@@ -69,6 +69,33 @@ SELECT at, queue, kind, json_object('at', at, 'queue', queue, 'kind', kind, 'enq
 FROM (SELECT (:now / {MINUTE} - i / {KINDS}) * {MINUTE} AS at,
              'queue_' || (i % {KINDS} % {QUEUES}) AS queue, 'kind_' || (i % {KINDS}) AS kind FROM n)
 """
+# Hours and days of a month, five minutes of two days.
+LENGTHS = ((300_000_000, 2 * 288), (3_600_000_000, 31 * 24), (86_400_000_000, 31))
+TAGS = 501
+TAG_SUMS = '{"runs":5,"done":4,"retried":1,"ran_s":1.5,"waited_s":0.5}'
+TAG_TASKS = (
+    f'[{{"queue":"queue_1","kind":"kind_1","sums":{TAG_SUMS}}},'
+    f'{{"queue":"queue_2","kind":"kind_2","sums":{TAG_SUMS}}}]'
+)
+TAG_HOURS = "{" + ",".join(f'"{hour}":{TAG_SUMS}' for hour in range(24)) + "}"
+TAG_HEAD = f"""'[' || day || ',"' || tag || '",{TAG_SUMS},1.55'"""
+TAG_TEXTS = f"""{TAG_HEAD} || ']', {TAG_HEAD} || ',{TAG_HOURS},{TAG_TASKS}]'"""
+TAG_NAME = "CASE WHEN i % 501 = 0 THEN '' ELSE 'tag_' || (i % 501) END"
+SQLITE_PERIODS = f"""
+WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :periods * {KINDS})
+INSERT INTO forge_periods (length, at, queue, kind, data)
+SELECT :length, at, queue, kind, json_object('at', at, 'queue', queue, 'kind', kind, 'enqueued', 5,
+    'started', 5, 'done', 4, 'retried', 1, 'waited', json(:histogram), 'ran', json(:histogram),
+    'took', json(:histogram))
+FROM (SELECT (:now / :length - i / {KINDS}) * :length AS at,
+             'queue_' || (i % {KINDS} % {QUEUES}) AS queue, 'kind_' || (i % {KINDS}) AS kind FROM n)
+"""
+SQLITE_TAGS = f"""
+WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < 31 * {TAGS})
+INSERT INTO forge_tag_days (day, tag, weight, summary, whole)
+SELECT day, tag, 1.55, {TAG_TEXTS}
+FROM (SELECT (:now / 86400000000 - i / {TAGS}) * 86400000000 AS day, {TAG_NAME} AS tag FROM n)
+"""
 POSTGRES_JOBS = f"""
 INSERT INTO forge.{{table}} (id, status, queue, kind, priority, run_at, attempts, max_attempts,
     enqueued_at, owner, exchange, started_at, finished_at, tags, last_error, dedupe_key,
@@ -94,6 +121,24 @@ SELECT ({{now}} / {MINUTE} - i / {KINDS}) * {MINUTE}, 'queue_' || (i % {KINDS} %
     'kind_' || (i % {KINDS}), 5, 5, 4, 1, 0, 0, 0, 0, h, h, h
 FROM generate_series(0, {{minutes}} * {KINDS} - 1) AS i, (SELECT '{HISTOGRAM}'::jsonb AS h) AS h
 """
+POSTGRES_PERIODS = f"""
+INSERT INTO forge.periods (length, at, queue, kind, enqueued, started, done, retried, dead,
+    cancelled, throttled, released, waited, ran, took)
+SELECT {{length}}, ({{now}} / {{length}} - i / {KINDS}) * {{length}},
+    'queue_' || (i % {KINDS} % {QUEUES}), 'kind_' || (i % {KINDS}), 5, 5, 4, 1, 0, 0, 0, 0, h, h, h
+FROM generate_series(0, {{periods}} * {KINDS} - 1) AS i, (SELECT '{HISTOGRAM}'::jsonb AS h) AS h
+"""
+POSTGRES_TOTALS = """
+INSERT INTO forge.totals
+SELECT DISTINCT ON (queue, kind) 0, queue, kind, enqueued, started, done, retried, dead, cancelled,
+    throttled, released, waited, ran, took FROM forge.periods
+"""
+POSTGRES_TAGS = f"""
+INSERT INTO forge.tag_days (day, tag, weight, summary, whole)
+SELECT day, tag, 1.55, {TAG_TEXTS}
+FROM (SELECT ({{now}} / 86400000000 - i / {TAGS}) * 86400000000 AS day, {TAG_NAME} AS tag
+      FROM generate_series(0, 31 * {TAGS} - 1) AS i) AS n
+"""
 POSTGRES_COUNTERS = """
 INSERT INTO forge.counters (queue, kind, status, jobs)
 SELECT queue, kind, status, count(*) FROM (
@@ -114,6 +159,14 @@ def fill_sqlite(store: Path, rows: int, minutes: int) -> None:
         connection.execute(SQLITE_JOBS, {"rows": rows, "now": now})
         told = {"minutes": minutes, "now": now, "histogram": HISTOGRAM}
         connection.execute(SQLITE_MINUTES, told)
+        for length, periods in LENGTHS:
+            of_length = {"length": length, "periods": periods}
+            connection.execute(SQLITE_PERIODS, {**of_length, "now": now, "histogram": HISTOGRAM})
+        connection.execute(SQLITE_TAGS, {"now": now})
+        connection.execute(
+            "INSERT INTO forge_totals (queue, kind, data) SELECT queue, kind, max(data)"
+            " FROM forge_periods GROUP BY queue, kind"
+        )
         connection.execute(
             "INSERT INTO forge_counts (queue, kind, status, jobs)"
             " SELECT queue, kind, status, count(*) FROM forge_jobs GROUP BY queue, kind, status"
@@ -134,6 +187,14 @@ def fill_postgres(store: Path, rows: int, minutes: int, schema: str = "forge") -
             for table, over in (("jobs", "false"), ("history", "true"))
         ),
         POSTGRES_MINUTES.replace("{now}", str(now)).replace("{minutes}", str(minutes)),
+        *(
+            POSTGRES_PERIODS.replace("{now}", str(now))
+            .replace("{length}", str(length))
+            .replace("{periods}", str(periods))
+            for length, periods in LENGTHS
+        ),
+        POSTGRES_TOTALS,
+        POSTGRES_TAGS.replace("{now}", str(now)),
         POSTGRES_COUNTERS,
         f"SELECT setval(pg_get_serial_sequence('forge.jobs', 'id'), {rows})",
     ]

@@ -28,6 +28,12 @@ FILTERS = (
     "payload=somebody", "payload=none", "queue=queue_1&kind=kind_9&tag=batch",
 )  # fmt: skip
 PLAIN = ("/cron", "/queues", "/workers", "/limits", "/health", "/audit")
+SUMS = (
+    *(f"/tasks?range={word}" for word in ("1h", "6h", "24h", "7d", "30d")), "/tasks?by=queue",
+    "/tasks/kind_1", "/tasks/kind_1?range=30d",
+    *(f"/tags?range={word}" for word in ("1h", "24h", "30d")),
+    "/tags/show?tag=tag_1", "/tags/show?tag=tag_1&range=30d",
+)  # fmt: skip
 ACTIONS = ("retry", "cancel", "delete", "run-now")
 REACHED = ("", f"tag={RARE}", f"error={RARE}", "queue=queue_1")
 # What twenty windows may show at the same time.
@@ -46,6 +52,7 @@ def addresses(jobs: list[str], since: str, until: str) -> list[str]:
     rare = (f"kind={RARE}", f"tag={RARE}", f"error={RARE}")
     return [
         "/", *(f"/?range={word}" for word in RANGES), "/?range=7d&queue=queue_1", *LISTS, *PLAIN,
+        *SUMS,
         *(f"/jobs/{job}" for job in jobs),
         *(f"/jobs?status={state}" for state in STATES),
         *(f"/jobs?status={state}&{given}" for state in STATES for given in rare),

@@ -362,9 +362,8 @@ CREATE TABLE forge.tag_days (
     day bigint NOT NULL,
     tag text NOT NULL,
     weight double precision NOT NULL,
-    total text NOT NULL,
-    tasks text NOT NULL,
-    hours text NOT NULL
+    summary text NOT NULL,
+    whole text NOT NULL
 );
 
 CREATE TABLE forge.tag_entries (
@@ -443,6 +442,7 @@ CREATE UNIQUE INDEX gates_pkey ON forge.gates USING btree (queue);
 CREATE INDEX history_dedupe ON forge.history USING btree (dedupe_key, id) WHERE (dedupe_key IS NOT NULL);
 CREATE INDEX history_error_group ON forge.history USING btree (error_group, id) WHERE (error_group IS NOT NULL);
 CREATE INDEX history_not_done ON forge.history USING btree (status, id) WHERE (status <> 'done'::text);
+CREATE INDEX history_parent ON forge.history USING btree ((((options)::json ->> 'parent'::text)), id) WHERE (strpos(options, '"parent"'::text) > 0);
 CREATE UNIQUE INDEX history_pkey ON forge.history USING btree (id);
 CREATE INDEX history_retention ON forge.history USING btree (queue, status, finished_at);
 CREATE UNIQUE INDEX job_logs_pkey ON forge.job_logs USING btree (job, id);
@@ -458,6 +458,7 @@ CREATE INDEX jobs_lane ON forge.jobs USING btree (queue, lane, id) WHERE (lane_o
 CREATE INDEX jobs_lane_active ON forge.jobs USING btree (queue, lane) WHERE ((lane_order IS NOT NULL) AND ((status = ANY (ARRAY['pending'::text, 'running'::text])) OR ((status = 'held'::text) AND (limit_bucket >= 'task:'::text) AND (limit_bucket < 'task<'::text))));
 CREATE INDEX jobs_limit_key ON forge.jobs USING btree (limit_key, id) WHERE ((limit_key IS NOT NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text])));
 CREATE INDEX jobs_owner ON forge.jobs USING btree (owner) WHERE (status = 'running'::text);
+CREATE INDEX jobs_parent ON forge.jobs USING btree ((((options)::json ->> 'parent'::text)), id) WHERE (strpos(options, '"parent"'::text) > 0);
 CREATE UNIQUE INDEX jobs_pkey ON forge.jobs USING btree (id);
 CREATE INDEX jobs_track ON forge.jobs USING btree (queue, track, priority, run_at, id) WHERE ((status = 'pending'::text) AND (track IS NOT NULL));
 CREATE INDEX jobs_unrouted ON forge.jobs USING btree (kind, id) WHERE (strpos(options, '"unrouted"'::text) > 0);
@@ -500,6 +501,8 @@ CREATE UNIQUE INDEX waits_pkey ON forge.waits USING btree (topic, job);
 -- deliver_open_v1(p_now bigint, p_limit integer, OUT resumed integer, OUT queues text[]) RETURNS record
 -- enqueue_alike_v1(p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer, p_payloads text, OUT key bigint, OUT at bigint) RETURNS record
 -- enqueue_and_notify_v1(p_channel text, p_queues text, p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer, p_payloads text, INOUT key bigint, INOUT at bigint) RETURNS None
+-- enqueue_children_and_notify_v1(p_channel text, p_queues text, p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer, p_payloads text, p_link text, INOUT key bigint, INOUT at bigint) RETURNS None
+-- enqueue_children_v1(p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer, p_payloads text, p_link text, OUT key bigint, OUT at bigint) RETURNS record
 -- enqueue_json_v1(p_now bigint, p_tag text, p_channel text, p_jobs json, p_shared boolean) RETURNS TABLE(e_ordinal bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 -- enqueue_v1(p_now bigint, p_kinds text[], p_queues text[], p_payloads bytea[], p_priorities integer[], p_max_attempts integer[], p_delays double precision[], p_run_ats bigint[], p_expires_s double precision[], p_expires_ats bigint[], p_timeouts double precision[], p_dedupe_keys text[], p_dedupe_fors double precision[], p_waiting boolean[], p_tags text[], p_limit_keys text[], p_lanes text[], p_orders text[], p_holds boolean[], p_on_deads text[], p_traces text[], p_tracks boolean[], p_options text[], p_wait boolean, p_shared boolean) RETURNS TABLE(e_ordinal bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 -- exchange_steps_v1(p_topics text[], p_ends boolean, p_done_stepped bigint[], p_step_keys bigint[], p_step_epochs integer[], p_step_names text[], p_step_kinds text[], p_step_began bigint[], p_step_ended bigint[], p_step_values bytea[], p_step_fingerprints bigint[], p_waits jsonb, p_now bigint, p_owner bigint, p_number bigint, p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[], p_done_ran double precision[], p_done_waited text, p_entry_queues text[], p_entry_kinds text[], p_entry_jobs integer[], p_entry_waited_s double precision[], p_entry_ran_s double precision[], p_entry_waited bytea[], p_entry_ran bytea[], p_entry_enqueued bytea[], p_finishes jsonb, p_release_keys bigint[], p_release_epochs integer[], p_started_keys bigint[], p_started_epochs integer[], p_notes jsonb, p_lines jsonb, p_queues text[], p_free integer[], p_prefetch integer[], p_watermarks jsonb, p_kinds text[]) RETURNS TABLE(c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer, c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean, c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint, c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text, head jsonb)

@@ -259,12 +259,11 @@ CREATE TABLE forge_steps (
 );
 
 CREATE TABLE forge_tag_days (
-    day    INTEGER NOT NULL,
-    tag    TEXT    NOT NULL,
-    weight REAL    NOT NULL,
-    total  TEXT    NOT NULL,
-    tasks  TEXT    NOT NULL,
-    hours  TEXT    NOT NULL,
+    day     INTEGER NOT NULL,
+    tag     TEXT    NOT NULL,
+    weight  REAL    NOT NULL,
+    summary TEXT    NOT NULL,
+    whole   TEXT    NOT NULL,
     PRIMARY KEY (day, tag)
 ) WITHOUT ROWID;
 
@@ -350,6 +349,9 @@ CREATE INDEX forge_jobs_lane       ON forge_jobs (live_lane) WHERE live_lane IS 
 CREATE INDEX forge_jobs_lane_slot  ON forge_jobs (lane_slot) WHERE lane_slot IS NOT NULL;
 
 CREATE INDEX forge_jobs_limit_slot ON forge_jobs (limit_slot) WHERE limit_slot IS NOT NULL;
+
+CREATE INDEX forge_jobs_parent ON forge_jobs (json_extract(options, '$.rare.parent'))
+    WHERE instr(options, '"parent"') > 0;
 
 CREATE INDEX forge_jobs_running    ON forge_jobs (owner) WHERE status = 'running';
 

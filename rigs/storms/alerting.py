@@ -44,7 +44,7 @@ class AlertStormOptions:
     rounds: int = 9
     queues: int = 5
     workers: int = 4
-    every_s: float = 0.7
+    every_s: float = 1.2
     lease_s: float = 1.0
     drain_s: float = 120.0
     refused: float = 0.1
@@ -142,7 +142,7 @@ class AlertRig:
                 for _ in range(options.rounds):
                     await self._one_round(store)
                 killer.cancel()
-                await self._wait("every message", self._all_delivered)
+                await self._wait("every message", lambda: self._are_delivered(forge))
             self.episodes = list((await AlertRules(store).states())[RULE].closed)
             counted = await store.metrics.count(Filter(kind=ALERT_KIND), cap=10_000)
             self.alert_jobs = counted.jobs
@@ -165,7 +165,9 @@ class AlertRig:
         state = (await AlertRules(store).states()).get(RULE)
         return state is not None and len(state.open) == count
 
-    async def _all_delivered(self) -> bool:
+    async def _are_delivered(self, forge: Forge) -> bool:
+        # Not to wait for the back-off of messages that were refused several times.
+        await forge.jobs(kind=ALERT_KIND, status="failed").arun_now()
         wanted = 2 * self._options.rounds * self._options.queues
         return len(self._receiver.by_id) >= wanted
 
@@ -182,7 +184,7 @@ class AlertRig:
         while not await condition():
             if time.monotonic() > deadline:
                 raise StormFailed(f"{what} did not come within {self._options.drain_s:.0f} s")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
 
     def _start_worker(self, log: Any) -> None:
         environment = {**os.environ, "STORM_URL": self._url, "FORGE_ALERT_HOSTS": "127.0.0.1"}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from forge_jobs import Forge, JobRecord, JobStatus
 from forge_jobs.core.counters import Count, Minute, merge_minutes, sum_totals
+from forge_jobs.core.error_groups import ErrorGroup
 from forge_jobs.core.histogram import histogram, merged
 from forge_jobs.core.instant import MINUTE, SECOND
 from forge_jobs.core.selection import Filter
@@ -54,7 +55,11 @@ async def compare(
     counts = await metrics.counts()
     minutes = await metrics.minutes(since=0, until=_FAR)
     totals = await metrics.totals()
-    found = find_differences(jobs, counts, minutes, totals, parking=parking)
+    groups = await store.error_groups.seen()
+    found = [
+        *find_differences(jobs, counts, minutes, totals, parking=parking),
+        *error_group_differences(jobs, groups),
+    ]
     return [f"{when}: {words}" for words in found]
 
 
@@ -77,6 +82,16 @@ def find_differences(
     ]:
         yield "the totals are not the sum of the minutes"
     yield from _flow(jobs, merge_minutes(totals, at=0, queue="", kind=""), parking=parking)
+
+
+def error_group_differences(jobs: list[JobRecord], groups: list[ErrorGroup]) -> Iterator[str]:
+    """Every failed attempt that a row remembers is counted once in its group."""
+    rows: Counter[tuple[str, str]] = Counter(
+        (error.group, job.kind) for job in jobs for error in job.errors if error.group is not None
+    )
+    counted = {(group.id, kind): count for group in groups for kind, count in group.kinds.items()}
+    if counted != dict(rows):
+        yield f"error groups say {counted}, rows say {dict(rows)}"
 
 
 def _minutes(jobs: list[JobRecord], minutes: list[Minute]) -> Iterator[str]:

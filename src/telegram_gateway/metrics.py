@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 Samples: TypeAlias = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
-_HELP: Final = {
+# What each metric says, by name.
+METRICS: Final = {
     "gateway_updates_total": "Updates received, by bot and outcome.",
     "gateway_sends_total": "Calls of the Bot API, by bot and result.",
     "gateway_flood_wait_seconds_total": "Seconds of waiting that Telegram requested with 429.",
@@ -52,7 +53,7 @@ class GatewayMetrics:
         """All metrics in the Prometheus text format."""
         lines = [*_lines(self._counts, "counter"), *_lines(self._gauges, "gauge")]
         name = "gateway_door_seconds"
-        lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} histogram"]
+        lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} histogram"]
         counts = list(accumulate(self._request_buckets))
         bounds = [*(f"{bound:g}" for bound in _BOUNDS_S), "+Inf"]
         for bound, count in zip(bounds, counts, strict=True):
@@ -66,7 +67,7 @@ def _lines(samples: Samples, metric_type: str) -> Iterator[str]:
     for (name, labels), value in sorted(samples.items()):
         if name not in described:
             described.add(name)
-            yield f"# HELP {name} {_HELP.get(name, name)}"
+            yield f"# HELP {name} {METRICS.get(name, name)}"
             yield f"# TYPE {name} {metric_type}"
         label_text = ",".join(f'{key}="{text}"' for key, text in labels)
         yield f"{name}{{{label_text}}} {value:.15g}"

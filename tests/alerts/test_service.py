@@ -76,6 +76,34 @@ async def test_an_episode_reaches_the_receiver_opened_and_closed(
     assert verify_webhook(SECRET, first.headers, first.body, now_s=now_s).endswith(".opened")
 
 
+async def test_an_error_that_was_resolved_and_returns_opens_an_episode(
+    forge: Forge, receiver: Receiver
+) -> None:
+    @forge.task(queue="mail", max_attempts=1)
+    async def send() -> None:
+        raise LookupError("no mailbox")
+
+    async def fail() -> None:
+        await send.aenqueue()
+        await forge.adrain(queues=["mail"])
+
+    await store_rule(forge, new_rule("back", "error_returned", clear=0, url=receiver.url))
+    await fail()
+    await tick(forge)
+    assert await alert_jobs(forge) == []
+    [group] = [one async for one in forge.errors()]
+    await forge.errors().aresolve()
+    await tick(forge)
+    assert await alert_jobs(forge) == []
+    await fail()
+    await tick(forge)
+    [message] = await alert_jobs(forge)
+    assert group.id in message
+    await forge.errors().aresolve()
+    await tick(forge)
+    assert len(await alert_jobs(forge)) == 2
+
+
 async def test_neither_job_nor_error_holds_address_or_secret(
     forge: Forge, receiver: Receiver
 ) -> None:

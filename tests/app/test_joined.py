@@ -213,6 +213,30 @@ async def test_a_task_that_outlives_the_block_is_on_its_own() -> None:
     await forge.aclose()
 
 
+@pytest.mark.parametrize("way", ["drain", "worker"])
+async def test_handlers_that_run_inside_of_a_block_are_on_their_own(way: str) -> None:
+    """A rollback of the caller must not take along what a job has enqueued."""
+    forge = Forge("memory://")
+
+    @forge.task(queue="mail")
+    async def note(text: str) -> None: ...
+
+    @forge.task(queue="mail")
+    async def order() -> None:
+        await note.aenqueue("of the order")
+
+    job = await order.aenqueue()
+    with suppress(ZeroDivisionError), testing.Transaction() as tx, forge.joined(tx):
+        if way == "drain":
+            await forge.adrain()
+        else:
+            async with forge.worker(["mail"]):
+                await job.aresult(timeout=20)
+        raise ZeroDivisionError
+    assert await forge.jobs(kind="note").acount() == 1
+    await forge.aclose()
+
+
 def test_a_block_that_is_left_elsewhere_says_so(shop: Shop, session: Session) -> None:
     """As the plain `def` dependencies of FastAPI: enter and leave run in copies of the context."""
     block: Any = shop.forge.joined(session)

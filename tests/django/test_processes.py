@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forge_jobs import Forge
 from tests.django.conftest import MakeProject
 from tests.django.databases import Project
 from tests.postgres.server import PrivateServer
@@ -133,9 +134,8 @@ def test_manage_py_has_the_commands_of_forge(project: MakeProject) -> None:
         "shop.tasks.add",
         "shop.tasks.count_orders",
     ]
-    with running(made, "forge", "worker"):
-        listing = ("forge", "jobs", "list", "--json", "--status", "done")
-        wait_for(lambda: len(json.loads(made.manage(*listing))["jobs"]) == 2)
+    with running(made, "forge", "worker"), Forge(f"sqlite:///{made.database['NAME']}") as forge:
+        wait_for(lambda: forge.jobs(status="done").count() == 2)
     assert "integrity" in made.manage("forge", "doctor", check=False)
     assert "Example" in made.manage("forge", "worker", "--help")
 
@@ -150,7 +150,7 @@ def test_checks_find_what_is_wrong(project: MakeProject) -> None:
 
 
 def test_checks_find_a_queue_without_a_worker(project: MakeProject) -> None:
-    options = {"queues": {"default": 5}, "url": "sqlite:////tmp/elsewhere.db"}
+    options = {"queues": {"default": 5}, "url": "sqlite:////srv/elsewhere.db"}
     made = project("sqlite", TEST_OPTIONS=json.dumps(options))
     database = {**made.database, "OPTIONS": {}}
     told = Project(made.python, database, made.variables).manage("check")

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.django.conftest import CHOSEN, MakeProject
+from tests.django.databases import Project
 
 
 def passed(output: str) -> int:
@@ -21,6 +22,14 @@ def test_the_project_passes(project: MakeProject, database: str) -> None:
 @pytest.mark.slow
 def test_the_project_passes_with_psycopg2(project: MakeProject) -> None:
     made = project("postgres", TEST_DRIVER="psycopg2")
+    assert passed(made.manage("test", "--pattern", "tests_transactions.py")) >= 7
+
+
+@pytest.mark.slow
+def test_the_project_passes_with_a_pool(project: MakeProject) -> None:
+    made = project("postgres")
+    pooled = {**made.database, "OPTIONS": {"pool": {"min_size": 1, "max_size": 4, "timeout": 10}}}
+    made = Project(made.python, pooled, made.variables)
     assert passed(made.manage("test", "--pattern", "tests_transactions.py")) >= 7
 
 

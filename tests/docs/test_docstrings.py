@@ -22,7 +22,9 @@ from typing import Any
 import pytest
 
 import forge_jobs
-from forge_jobs import BadUrl, Forge, ForgeError, JobQueue, pull, testing, web
+from forge_jobs import BadUrl, Context, Forge, ForgeError, Job, JobQueue, Task, pull, testing, web
+from forge_jobs.app.jobs import Jobs
+from forge_jobs.app.schedules import Schedules
 from forge_jobs.cli.error_help import explanations
 from forge_jobs.client.options import TaskOptions
 from forge_jobs.web.api.openapi import openapi_document
@@ -48,6 +50,25 @@ def _value(path: str) -> Any:
 
 
 NAMES = public_names()
+# The methods that people use every day have an example in their docstring, too: one call.
+EVERYDAY: dict[type, str] = {
+    Forge: "enqueue job queue queue_of send ready close",
+    Task: "enqueue bind",
+    Job: "refresh result cancel retry run_now reschedule delete logs steps",
+    Jobs: "count retry cancel delete run_now reschedule",
+    Context: "progress raise_if_cancelled on_done enqueue sleep",
+    Schedules: "list get create edit enable disable delete trigger history",
+    JobQueue: "enqueue dequeue complete fail release heartbeat get counts summary cleanup work "
+    "work_pool",
+}
+METHODS = [(cls, name) for cls, listed in EVERYDAY.items() for name in listed.split()]
+# What has to happen before the call of an example makes sense.
+BEFORE = {
+    "Job.result": "forge.drain().run()",
+    "Job.retry": "job.cancel()",
+    "Job.delete": "job.cancel()",
+    "Job.run_now": "job.reschedule('1h')",
+}
 ERRORS = {path for path, value in NAMES.items() if isinstance(value, type)
           and issubclass(value, ForgeError)}  # fmt: skip
 
@@ -115,6 +136,48 @@ def test_the_example_of_a_name_does_what_it_says(path: str, names: dict[str, Any
     call = _CALL.search(text)
     assert call is not None, f"{path} has no example in its docstring"
     assert isinstance(raised_by(call[1], names), NAMES[path]), call[1]
+
+
+def call_of(cls: type, name: str) -> str:
+    """The call in the docstring of a method."""
+    text = " ".join((inspect.getdoc(getattr(cls, name)) or "").split())
+    calls = [one for one in re.findall(r"``(.+?)``", text) if re.search(rf"\.{name}\(", one)]
+    assert calls, f"{cls.__name__}.{name} has no example in its docstring"
+    return calls[0]
+
+
+@pytest.mark.parametrize(("cls", "name"), METHODS, ids=lambda one: getattr(one, "__name__", one))
+def test_the_call_of_a_method_works(cls: type, name: str, names: dict[str, Any]) -> None:
+    forge, queue = names["forge"], names["queue"]
+    names["job"] = job = names["send"].enqueue("a@b.c")
+    if cls is JobQueue:
+        queue.enqueue("resize", {"path": "a.png"})
+        names["job"] = queue.dequeue()
+    names["stop"] = stop = threading.Event()
+    stop.set()
+    forge.schedules.create("nightly", "0 3 * * *", names["send"], payload={"to": "a@b.c"})
+    eval(BEFORE.get(f"{cls.__name__}.{name}", "None"), names)  # noqa: S307  (the text is ours)
+    call = call_of(cls, name)
+    if cls is not Context:
+        assert raised_by(call, names) is None, call
+        return
+    job = task_that_calls(forge, call, names).enqueue()
+    forge.drain().run()
+    assert (job.refresh().error, job.attempts <= 1) == (None, True), call
+
+
+def task_that_calls(forge: Forge, call: str, names: dict[str, Any]) -> Any:
+    """A task of which a run is the call in an example."""
+
+    @forge.task
+    async def awaiting(ctx: Context) -> None:
+        await eval(call.removeprefix("await "), {**names, "ctx": ctx})  # noqa: S307
+
+    @forge.task
+    def calling(ctx: Context) -> None:
+        eval(call, {**names, "ctx": ctx})  # noqa: S307
+
+    return awaiting if call.startswith("await ") else calling
 
 
 def test_a_wrong_example_is_found(names: dict[str, Any]) -> None:

@@ -13,11 +13,19 @@ from forge_jobs.client.options import JobOptions, TaskOptions
 from forge_jobs.config import EngineSettings, file
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.web.api.openapi import openapi_document
-from scripts.docs_site.reference import COMMAND, FOLDER, configuration, pages, python_names
+from scripts.docs_site.reference import (
+    COMMAND,
+    FOLDER,
+    configuration,
+    gateway,
+    pages,
+    python_names,
+)
 from scripts.docs_site.reference.command_line import commands
 from scripts.docs_site.reference.http_routes import operations
 from scripts.docs_site.reference.metric_names import metrics
 from telegram_gateway.config import settings as gateway_settings
+from telegram_gateway.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 _VARIABLE = re.compile(r"(?:FORGE_[A-Z_]+|DATABASE_URL|XDG_CONFIG_HOME)")
@@ -112,6 +120,23 @@ def test_every_metric_is_on_the_page() -> None:
     assert len(names) > 20
     for name in names:
         assert f"| `{name}` |" in page("metrics.md")
+
+
+def test_every_command_flag_and_metric_of_the_gateway_is_on_the_page() -> None:
+    text = page("gateway.md")
+    found = list(commands(gateway.command(), "telegram-gateway"))
+    assert len(found) > 10
+    for name, command in found:
+        section = re.split(rf"^##+ {name}$", text, flags=re.M)[1].split("\n#")[0]
+        for parameter in command.params:
+            for flag in [*parameter.opts, *parameter.secondary_opts]:
+                assert flag in section or parameter.param_type_name == "argument", (name, flag)
+    sources = [one.read_text() for one in Path(gateway_settings.__file__).parents[1].rglob("*.py")]
+    counted = {name for one in sources for name in re.findall(r'"(gateway_[a-z_]+[a-z])"', one)}
+    counted = {name for name in counted if re.search(r"_(total|seconds|refused|updates)$", name)}
+    assert counted == set(METRICS)
+    for name in counted:
+        assert f"| `{name}` |" in text
 
 
 def test_every_error_code_is_on_the_page() -> None:

@@ -2,7 +2,10 @@
 
 import asyncio
 import functools
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -288,6 +291,48 @@ def test_a_plain_call_solves_them_or_takes_them_by_name(forge: Forge) -> None:
     assert (own, LOG) == (["ada"], [])
     assert send("grace") == "grace"
     assert LOG == ["open", "grace", "committed"]
+
+
+CPU_TASK = """
+from __future__ import annotations
+from typing import Annotated
+from fastapi import Depends
+from forge_jobs import Context, Forge
+from forge_jobs.integrations.fastapi import inject
+
+forge = Forge("sqlite:///jobs.db")
+
+def get_factor(ctx: Context):
+    with open("log", "a") as log:
+        log.write(f"{ctx.job.kind} opened\\n")
+    yield 5
+    with open("log", "a") as log:
+        log.write("closed\\n")
+
+@forge.task(cpu=True, queue="cpu")
+@inject
+def multiply(number: int, factor: Annotated[int, Depends(get_factor)]) -> int:
+    return number * factor
+
+async def main():
+    async with forge, forge.worker(["cpu"]):
+        print(await (await multiply.aenqueue(4)).aresult(timeout=30))
+"""
+
+
+@pytest.mark.processes
+def test_in_a_child_process(tmp_path: Path) -> None:
+    (tmp_path / "heavy.py").write_text(CPU_TASK)
+    command = "import asyncio, heavy; asyncio.run(heavy.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "20\n", done.stderr
+    assert (tmp_path / "log").read_text() == "multiply opened\nclosed\n"
 
 
 def test_what_a_job_cannot_have_is_refused_when_the_task_is_made(forge: Forge) -> None:

@@ -120,7 +120,7 @@ def flask(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.processes
-def test_flask_forge_is_the_forge_command(tmp_path: Path) -> None:
+def test_flask_forge_worker_calls_the_factory(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     with Forge(f"sqlite:///{tmp_path}/shop.db") as forge:
         job = forge.enqueue("greet", {"name": "Ada"}, queue="mail", check=False)
@@ -130,11 +130,20 @@ def test_flask_forge_is_the_forge_command(tmp_path: Path) -> None:
         finally:
             worker.send_signal(signal.SIGTERM)
             _, errors = worker.communicate(timeout=60)
-        assert worker.returncode == 0, errors
-    listed, errors = flask(tmp_path, "forge", "jobs", "list", "--json").communicate(timeout=60)
-    assert [row["id"] for row in json.loads(listed)["jobs"]] == [job.id], errors
-    helped, _ = flask(tmp_path, "forge", "worker", "--help").communicate(timeout=60)
-    assert "--queues" in helped
+    assert worker.returncode == 0, errors
+
+
+def test_flask_forge_is_the_forge_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_URL", "sqlite:///another.db")
+    app = Flask("shop")
+    forge = FlaskForge(Forge(f"sqlite:///{tmp_path}/shop.db"), app).forge
+    job = forge.enqueue("greet", {"name": "Ada"})
+    call = app.test_cli_runner().invoke
+    listed = call(args=["forge", "jobs", "list", "--json"])
+    assert [row["id"] for row in json.loads(listed.stdout)["jobs"]] == [job.id]
+    assert "--queues" in call(args=["forge", "worker", "--help"]).stdout
+    assert "no such" in call(args=["forge", "jobz"]).output.lower()
+    forge.close()
 
 
 @pytest.mark.processes

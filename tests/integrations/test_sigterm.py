@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,6 @@ app = Litestar(plugins=[ForgePlugin(forge, queues=["mail:4"], shutdown_timeout="
 }
 
 
-@pytest.fixture
-def forge(shared_url: str) -> Iterator[Forge]:
-    made = Forge(shared_url)
-    yield made
-    made.close()
-
-
 def start(folder: Path, url: str) -> "subprocess.Popen[str]":
     with socket.create_server(("127.0.0.1", 0)) as place:
         port = place.getsockname()[1]
@@ -82,23 +74,29 @@ async def registered(url: str) -> int:
         return len(await store.processes.all())
 
 
-@pytest.mark.parametrize("framework", APPLICATIONS)
-def test_sigterm_hands_jobs_back_and_deregisters(
-    framework: str, forge: Forge, shared_url: str, tmp_path: Path
-) -> None:
-    (tmp_path / "tasks.py").write_text(JOBS)
-    (tmp_path / "web.py").write_text(APPLICATIONS[framework])
-    for kind in ("awaited", "awaited", "plain", "plain", "awaited", "awaited"):
-        forge.enqueue(kind, queue="mail", check=False)
-    server = start(tmp_path, shared_url)
-    try:
-        running(forge, 4)
-        assert asyncio.run(registered(shared_url)) == 1
-    finally:
-        server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=PATIENCE_S)
-    # Uvicorn sends itself the signal again once it has shut down.
-    assert server.returncode in (0, -signal.SIGTERM), said
-    assert "Traceback" not in said, said
-    assert [(job.status, job.attempts) for job in forge.jobs()] == [("pending", 0)] * 6
-    assert asyncio.run(registered(shared_url)) == 0
+def check(framework: str, url: str, folder: Path) -> None:
+    (folder / "tasks.py").write_text(JOBS)
+    (folder / "web.py").write_text(APPLICATIONS[framework])
+    with Forge(url) as forge:
+        for kind in ("awaited", "awaited", "plain", "plain", "awaited", "awaited"):
+            forge.enqueue(kind, queue="mail", check=False)
+        server = start(folder, url)
+        try:
+            running(forge, 4)
+            assert asyncio.run(registered(url)) == 1
+        finally:
+            server.send_signal(signal.SIGTERM)
+            _, said = server.communicate(timeout=PATIENCE_S)
+        # Uvicorn sends itself the signal again once it has shut down.
+        assert server.returncode in (0, -signal.SIGTERM), said
+        assert "Traceback" not in said, said
+        assert [(job.status, job.attempts) for job in forge.jobs()] == [("pending", 0)] * 6
+    assert asyncio.run(registered(url)) == 0
+
+
+def test_sigterm_hands_jobs_back_and_deregisters(shared_url: str, tmp_path: Path) -> None:
+    check("fastapi", shared_url, tmp_path)
+
+
+def test_litestar_likewise(tmp_path: Path) -> None:
+    check("litestar", f"sqlite:///{tmp_path}/jobs.db", tmp_path)

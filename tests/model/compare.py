@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forge_jobs.core.counters import Minute
+from forge_jobs.core.error_groups import ErrorGroup
 from forge_jobs.core.job import ClaimedJob, JobRecord
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
@@ -91,6 +92,15 @@ def check_totals(model: Model, minutes: Sequence[Minute]) -> None:
         {(one.queue, one.kind, name): getattr(one, name) for one in minutes for name in _TOTALS}
     )
     assert +seen == +model.totals
+
+
+def check_failures(model: Model, groups: Sequence[ErrorGroup]) -> None:
+    """Every failed attempt is counted once in an error group."""
+    seen: Counter[str] = Counter()
+    for group in groups:
+        seen.update(group.kinds)
+    assert seen == +model.failures
+    assert sum(group.count for group in groups) == model.failures.total()
 
 
 def _adopt_expired(model: Model, records: dict[int, JobRecord]) -> None:

@@ -57,6 +57,7 @@ class Model(Histories):
         self.queues: dict[str, Queue] = {}
         self.gates: dict[str, Gate] = {}
         self.keys: dict[tuple[str, str], Holder] = {}
+        self.failures: Counter[str] = Counter()
         self.totals: Counter[tuple[str, str, str]] = Counter()
         self.fresh: dict[str, JobRecord] = {}
 
@@ -107,7 +108,9 @@ class Model(Histories):
         self.admit(*job.buckets)
 
     def add_error(self, job: Job, message: str) -> None:
-        """Add an error to the bounded history."""
+        """Add an error to the bounded history; a failure, unless somebody cancelled the run."""
+        if job.stop_at is None:
+            self.failures[job.asked.kind] += 1
         job.last_error = message
         job.errors = [*job.errors, (job.attempts, message)][-ERRORS_KEPT:]
 

@@ -188,6 +188,7 @@ class WholeMachine(WorkerMachine):
     async def _compare_all(self) -> None:
         store, model = self.store, self.model
         compare.check_totals(model, await store.metrics.totals())
+        compare.check_failures(model, await store.error_groups.seen())
         living = [one.host_id for one in model.processes.values() if one.alive(model.now)]
         assert [one.host_id for one in await store.processes.all()] == sorted(living)
         for owner in self.owners:

@@ -229,6 +229,7 @@ CALLS: dict[str, tuple[int, Callable[[PostgresStore], Awaitable[Any]]]] = {
 PAGES: dict[str, tuple[int, Filter]] = {
     "all": (500, Filter()),
     "by key": (50, Filter(dedupe_key="k")),
+    "by parent": (50, Filter(parent="01ARZ3NDEKTSV4RRFFQ69G5FAV")),
     "by error group": (200, Filter(group="g1")),
     "by error group and state": (200, Filter(group="g1", statuses=(JobStatus.DEAD,))),
     "by queue": (4 * 250, Filter(queue="q1")),

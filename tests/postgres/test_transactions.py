@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 import psycopg
+import psycopg2
 import pytest
 import sqlalchemy
 from psycopg.rows import dict_row
@@ -65,6 +66,10 @@ async def opened(way: str, server: PrivateServer) -> AsyncGenerator[Opened, None
     elif way == "psycopg":
         with psycopg.connect(server.url(), row_factory=dict_row) as sync:
             yield sync, sync.commit, sync.rollback
+    elif way == "psycopg2":
+        two = psycopg2.connect(server.url())
+        yield two, two.commit, two.rollback
+        two.close()
     elif way == "psycopg async":
         async with await psycopg.AsyncConnection.connect(server.url()) as aconnection:
             yield aconnection, aconnection.commit, aconnection.rollback
@@ -84,6 +89,7 @@ async def opened(way: str, server: PrivateServer) -> AsyncGenerator[Opened, None
 WAYS = [
     "asyncpg",
     "psycopg",
+    "psycopg2",
     "psycopg async",
     "sqlalchemy connection",
     "sqlalchemy session",
@@ -163,7 +169,7 @@ async def test_asynchronous_connections_need_aenqueue(
 ) -> None:
     for way in WAYS:
         async with opened(way, postgres) as (connection, _, rollback):
-            if way in ("psycopg", "sqlalchemy connection", "sqlalchemy session"):
+            if way in ("psycopg", "psycopg2", "sqlalchemy connection", "sqlalchemy session"):
                 assert len(store.enqueue_in(connection, [PLAIN])) == 1
             else:
                 with pytest.raises(BadOption, match="aenqueue"):
@@ -183,6 +189,11 @@ async def test_a_connection_without_a_transaction_is_refused(
         pytest.raises(BadOption, match="no open transaction"),
     ):
         store.enqueue_in(automatic, [PLAIN])
+    two = psycopg2.connect(postgres.url())
+    two.autocommit = True
+    with pytest.raises(BadOption, match="no open transaction"):
+        store.enqueue_in(two, [PLAIN])
+    two.close()
     assert await store.metrics.counts() == []
 
 

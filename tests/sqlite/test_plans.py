@@ -157,6 +157,7 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
         ("status", "COVERING INDEX forge_jobs_status (indexed_status=? AND rowid<?)"),
         ("dedupe_key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
         ("error_group", "COVERING INDEX forge_jobs_error_group (error_group=? AND rowid<?)"),
+        ("parent", "INDEX forge_jobs_parent (<expr>=? AND rowid<?)"),
         ("running", "INDEX forge_jobs_running"),
         ("due", "COVERING INDEX forge_jobs_due (queue>? AND queue<?)"),
         ("claimable", "INDEX forge_jobs_claim (queue>? AND queue<?)"),

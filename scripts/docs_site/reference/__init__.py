@@ -11,6 +11,7 @@ from . import (
     command_line,
     configuration,
     error_codes,
+    gateway,
     http_routes,
     links,
     metric_names,
@@ -29,6 +30,7 @@ def pages() -> dict[str, str]:
         "cli.md": command_line.page(),
         "configuration.md": configuration.page(),
         "errors.md": error_codes.page(),
+        "gateway.md": gateway.page(),
         "http.md": http_routes.page(),
         "metrics.md": metric_names.page(),
     }

@@ -21,7 +21,7 @@ def page() -> str:
         "`forge COMMAND --help` shows the same offline.",
     ]
     for name, member in commands(command, "forge"):
-        parts.append(_entry(name, member))
+        parts.append(entry(name, member))
     return document(*parts)
 
 
@@ -34,7 +34,8 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from commands(below[child], f"{name} {child}")
 
 
-def _entry(name: str, command: Any) -> str:
+def entry(name: str, command: Any) -> str:
+    """One command: its text, its example and its options."""
     level = "#" * (2 if name.count(" ") < 2 else 3)
     text, _, example = (command.help or "").partition("\b\n")
     parts = [f"{level} {name}", *(prose(one) for one in re.split(r"\n\s*\n", text.strip()) if one)]

@@ -22,6 +22,7 @@ KEYS: Final = {
     "schedules": "Table of schedules, see below.",
     "redact_names": "List of names whose values are hidden beside the built-in ones.",
     "alerts": "Table of alert rules, see [alerts.md](../alerts.md).",
+    "trace_url": "Address of a trace with `{trace_id}` in it; the page of a job links to it.",
 }
 SCHEDULE_KEYS: Final = {
     "cron": "The expression, five or six fields. Required.",

@@ -71,6 +71,15 @@ _PAGES: Final = (
         "`forge_jobs.web` needs the extra `[web]`, `forge_jobs.otel` the extra `[otel]`.",
         _all_of("forge_jobs.web") + " forge_jobs.otel:instrument",
     ),
+    (
+        "frameworks.md",
+        "Python: web frameworks",
+        "`forge_jobs.integrations`. `lifespan` is the same in `.starlette` and `.fastapi`; how it "
+        "fits together: [frameworks](../frameworks.md).",
+        "forge_jobs.integrations.lifespan:lifespan forge_jobs.integrations.starlette:get_forge "
+        "forge_jobs.integrations.fastapi:inject forge_jobs.integrations.fastapi:overrides_of "
+        "forge_jobs.integrations.litestar:ForgePlugin forge_jobs.integrations.flask:FlaskForge",
+    ),
 )  # fmt: skip
 # Where a name is used under another one.
 _SHOWN: Final = {"TaskDecorator": "forge.task", "TaskWith": "task.using"}

@@ -34,6 +34,7 @@ from forge_jobs.engine.running.registry import Handler, JobHandler
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
+from forge_jobs.store.joined import not_joined
 
 from .forge_alerts import ForgeAlerts
 from .local_run import LocalRuns
@@ -102,6 +103,8 @@ class Forge(ForgeAlerts):
         ``payload`` holds the arguments by name; ``options`` are those of ``JobOptions``, on top of
         what the task declares (docs/declared-options.md). Arguments are checked if the task is
         registered here; else, with ``check``, their names against what workers have published.
+
+        ``forge.enqueue("send", {"to": "a@b.c"}, delay="10m")``
         """
         fields = job_fields(options, where="forge.enqueue(...)")
         self._refresh_unknown(kind)
@@ -120,7 +123,8 @@ class Forge(ForgeAlerts):
         return await self.client.aenqueue(job, self._reader(kind), options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
-        """The handle of a stored job, by id; nothing is read before ``refresh``."""
+        """The handle of a stored job, by id; nothing is read before ``refresh``:
+        ``forge.job(job.id).refresh()``."""
         return Job(self.client, job_id)
 
     def jobs(self, **conditions: "Unpack[JobConditions]") -> "Jobs":
@@ -151,7 +155,8 @@ class Forge(ForgeAlerts):
         return dict(self._registration.tasks)
 
     def queue_of(self, kind: str) -> str:
-        """The queue of a kind: that of its task, else the published one, else ``default``."""
+        """The queue of a kind: that of its task, else the published one, else ``default``:
+        ``forge.queue_of("send")``."""
         self._refresh_unknown(kind)
         return self._requests.route(kind)
 
@@ -200,6 +205,8 @@ class Forge(ForgeAlerts):
         ``concurrency`` bounds how many of its jobs run at once and ``rate`` ("50/m") how often
         they start, exactly and over all processes. Slots that the queue has in the store already
         stay, and so do limits that an operator set.
+
+        ``forge.queue("mail", concurrency=20, rate="600/m")``
         """
         where = f"forge.queue({name!r})"
         check_names(unknown, ("slots", "concurrency", "rate"), where=where)
@@ -336,16 +343,17 @@ class Forge(ForgeAlerts):
         from forge_jobs.engine.drain import drain
 
         await self._requests.refresh()
-        return await drain(
-            await self._access.aready(),
-            self.registry,
-            clock=self.clock,
-            entropy=self.entropy,
-            settings=self.settings,
-            queues=None if queues is None else list(queues),
-            limit=limit,
-            requests=self._requests,
-        )
+        with not_joined():
+            return await drain(
+                await self._access.aready(),
+                self.registry,
+                clock=self.clock,
+                entropy=self.entropy,
+                settings=self.settings,
+                queues=None if queues is None else list(queues),
+                limit=limit,
+                requests=self._requests,
+            )
 
     # ------------------------------------------------------------------ parts
 

@@ -28,6 +28,8 @@ class ForgeEvents(ForgeStore):
         It is kept for ``keep``, so that jobs that wait later find it. Of several events of one name
         with the same ``dedupe_key`` only the first is sent. With ``tx`` it is sent if and only if
         that transaction commits; see ``JobOptions``.
+
+        ``forge.send("paid", {"cents": 5}, key=42)``
         """
         event = new_event(name, payload, key=key, dedupe_key=dedupe_key, keep=keep)
         return EventClient(self.client).send(event, tx)

@@ -77,7 +77,8 @@ class ForgeStore:
         return self.enqueuer.join(transaction)
 
     def ready(self) -> Store:
-        """Open the store now instead of on first use; raises what opening raises."""
+        """Open the store now instead of on first use; raises what opening raises:
+        ``forge.ready()``."""
         return self._access.ready()
 
     async def aready(self) -> Store:
@@ -85,7 +86,8 @@ class ForgeStore:
         return await self._access.aready()
 
     def close(self) -> None:
-        """Close the store's connections and end the I/O thread. The next use opens it again."""
+        """Close the store's connections and end the I/O thread. The next use opens it again:
+        ``forge.close()``."""
         self._check_idle()
         self._access.close()
 

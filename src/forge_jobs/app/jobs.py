@@ -13,6 +13,7 @@ from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.options import check_names
 from forge_jobs.client.task import Task
 from forge_jobs.core import names
+from forge_jobs.core.error_groups import group_id
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Duration, from_datetime, seconds
 from forge_jobs.core.job import JobRecord
@@ -32,7 +33,8 @@ class JobConditions(TypedDict, total=False):
 
     ``kind``: a name, or the task. ``status``: one state or several, as text or JobStatus. ``since``
     and ``until``: when the job was enqueued, as an aware datetime or as a span back from now
-    ("2h"); ``until`` is excluded.
+    ("2h"); ``until`` is excluded. ``group``: the id of the error group of the last failed attempt
+    (``forge.errors``).
 
     >>> forge.jobs(queue="mail", status=["dead", "cancelled"], since="1d").count()
     0
@@ -42,6 +44,7 @@ class JobConditions(TypedDict, total=False):
     kind: "str | Task[..., Any]"
     status: str | JobStatus | Iterable[str | JobStatus]
     tag: str
+    group: str
     since: datetime | Duration
     until: datetime | Duration
 
@@ -105,7 +108,7 @@ class Jobs:
 
     def count(self) -> int:
         """How many jobs match. By queue, kind and state alone it is read from the counters; with
-        other conditions the jobs themselves are read."""
+        other conditions the jobs themselves are read. ``forge.jobs(status="dead").count()``"""
         return self._client.access.run(self._count)
 
     async def acount(self) -> int:
@@ -113,7 +116,8 @@ class Jobs:
         return await self._count(await self._client.access.aready())
 
     def retry(self) -> BulkResult:
-        """Make failed, dead and cancelled jobs pending again, with all their attempts."""
+        """Make failed, dead and cancelled jobs pending again, with all their attempts:
+        ``forge.jobs(status="dead", since="1d").retry()``."""
         return self._run(self._retry)
 
     async def aretry(self) -> BulkResult:
@@ -121,7 +125,8 @@ class Jobs:
         return await self._retry(await self._client.access.aready())
 
     def cancel(self, reason: str = "") -> BulkResult:
-        """Cancel waiting jobs and ask running ones to stop; ``reason`` is stored as their error."""
+        """Cancel waiting jobs and ask running ones to stop; ``reason`` is stored as their error:
+        ``forge.jobs(tag="march").cancel("withdrawn")``."""
         return self._run(self._cancelling(reason))
 
     async def acancel(self, reason: str = "") -> BulkResult:
@@ -129,7 +134,8 @@ class Jobs:
         return await self._cancelling(reason)(await self._client.access.aready())
 
     def delete(self) -> BulkResult:
-        """Delete jobs that do not run, with their logs and dedupe keys."""
+        """Delete jobs that do not run, with their logs and dedupe keys:
+        ``forge.jobs(status="done", kind="send").delete()``."""
         return self._run(self._delete)
 
     async def adelete(self) -> BulkResult:
@@ -137,7 +143,8 @@ class Jobs:
         return await self._delete(await self._client.access.aready())
 
     def run_now(self) -> BulkResult:
-        """Make scheduled jobs and waiting retries due now."""
+        """Make scheduled jobs and waiting retries due now:
+        ``forge.jobs(status="scheduled").run_now()``."""
         return self._run(self._run_now)
 
     async def arun_now(self) -> BulkResult:
@@ -148,7 +155,8 @@ class Jobs:
         self, delay: Duration | None = None, *, at: datetime | None = None
     ) -> BulkResult:
         """Let waiting jobs start ``delay`` from now, or ``at`` an aware datetime; failed ones are
-        retried then. A time that has passed means now."""
+        retried then. A time that has passed means now.
+        ``forge.jobs(kind="send").reschedule("1h")``"""
         return self._run(self._rescheduling(delay, at))
 
     async def areschedule(
@@ -241,6 +249,7 @@ def _filter(given: Mapping[str, Any]) -> Filter:
         kind=kind,
         statuses=_statuses(given["status"]) if "status" in given else (),
         tag=names.tag_list([given["tag"]])[0] if "tag" in given else None,
+        group=group_id(given["group"]) if "group" in given else None,
     )
     times = {
         field: from_datetime(given[name], field=f"forge.jobs(...): {name}")

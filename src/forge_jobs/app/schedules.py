@@ -58,7 +58,7 @@ class Schedules:
         self._requests = requests
 
     def list(self) -> tuple[ScheduleView, ...]:
-        """All schedules, by name."""
+        """All schedules, by name: ``forge.schedules.list()``."""
         return self._run(lambda table: table.all())
 
     async def alist(self) -> tuple[ScheduleView, ...]:
@@ -66,7 +66,7 @@ class Schedules:
         return await (await self._table()).all()
 
     def get(self, name: str) -> ScheduleView:
-        """One schedule."""
+        """One schedule: ``forge.schedules.get("nightly").next_at``."""
         return self._run(lambda table: table.get(name))
 
     async def aget(self, name: str) -> ScheduleView:
@@ -82,7 +82,8 @@ class Schedules:
         enabled: bool = True,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Create a schedule for a task or a kind; Conflict when the name is taken."""
+        """Create a schedule for a task or a kind; Conflict when the name is taken:
+        ``forge.schedules.create("weekly", "0 3 * * mon", send, payload={"to": "a@b.c"})``."""
         spec = self._spec(name, expression, task, options)
         return self._run(lambda table: table.create(spec, enabled=enabled))
 
@@ -100,7 +101,8 @@ class Schedules:
         return await (await self._table()).create(spec, enabled=enabled)
 
     def edit(self, name: str, **changes: Unpack[CronEdit]) -> ScheduleView:
-        """Change some options of a schedule."""
+        """Change some options of a schedule:
+        ``forge.schedules.edit("nightly", expression="30 3 * * *")``."""
         return self._run(lambda table: self._edit(table, name, changes))
 
     async def aedit(self, name: str, **changes: Unpack[CronEdit]) -> ScheduleView:
@@ -108,7 +110,8 @@ class Schedules:
         return await self._edit(await self._table(), name, changes)
 
     def enable(self, name: str) -> ScheduleView:
-        """Enable a schedule; it fires from the next tick on."""
+        """Enable a schedule; it fires from the next tick on:
+        ``forge.schedules.enable("nightly")``."""
         return self._run(lambda table: table.enable(name))
 
     async def aenable(self, name: str) -> ScheduleView:
@@ -116,7 +119,7 @@ class Schedules:
         return await (await self._table()).enable(name)
 
     def disable(self, name: str) -> ScheduleView:
-        """Fire no more."""
+        """Fire no more: ``forge.schedules.disable("nightly")``."""
         return self._run(lambda table: table.disable(name))
 
     async def adisable(self, name: str) -> ScheduleView:
@@ -124,7 +127,8 @@ class Schedules:
         return await (await self._table()).disable(name)
 
     def delete(self, name: str) -> None:
-        """Remove a schedule and its history; its jobs stay."""
+        """Remove a schedule and its history; its jobs stay:
+        ``forge.schedules.delete("nightly")``."""
         self._run(lambda table: table.delete(name))
 
     async def adelete(self, name: str) -> None:
@@ -132,7 +136,8 @@ class Schedules:
         await (await self._table()).delete(name)
 
     def trigger(self, name: str) -> Job[Any]:
-        """Enqueue its job now; ``duplicate`` if its overlap policy found an earlier job live."""
+        """Enqueue its job now; ``duplicate`` if its overlap policy found an earlier job live:
+        ``forge.schedules.trigger("nightly")``."""
         return self._job(self._run(lambda table: self._trigger(table, name)))
 
     async def atrigger(self, name: str) -> Job[Any]:
@@ -140,7 +145,7 @@ class Schedules:
         return self._job(await self._trigger(await self._table(), name))
 
     def history(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
-        """Its last fires, newest first; 50 are kept."""
+        """Its last fires, newest first; 50 are kept: ``forge.schedules.history("nightly")``."""
         return self._run(lambda table: table.history(name, limit=limit))
 
     async def ahistory(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:

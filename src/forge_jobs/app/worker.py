@@ -19,6 +19,7 @@ from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.kit.running_loop import has_running_loop
+from forge_jobs.store.joined import not_joined
 
 from .worker_signals import WorkerSignals
 
@@ -92,7 +93,8 @@ class EmbeddedWorker:
             self._signals.install()
         try:
             runtime = await self._runtime()
-            self._handle = await runtime.start()
+            with not_joined():
+                self._handle = await runtime.start()
         except BaseException:
             signals = self._signals
             self._restore_signals()

@@ -1,9 +1,11 @@
 """``forge jobs list`` and ``forge jobs show``: queries about jobs."""
 
+import asyncio
 import json
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.text import Text
 
@@ -12,7 +14,8 @@ from forge_jobs.core.selection import Order, parse_order
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
-from forge_jobs.ops.views import ErrorView, JobsPage, JobSummary, JobView, Reason
+from forge_jobs.ops.story import StoryView, story
+from forge_jobs.ops.views import ErrorView, JobsPage, JobSummary, JobView, Reason, to_json
 
 from . import bulk, terminal
 from .options import (
@@ -108,19 +111,25 @@ def show_job(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one job in full, with its errors, its log and why it is not running.
+    """Show one job in full, with its errors, its log, why it is not running, what made it and what
+    it made.
 
     \b
     Example:
       forge jobs show 01JABCDEFGHJKMNPQRSTVWXYZ0
     """
-    view, now = with_store(
-        url, lambda store: with_store_time(store, queries.job(store, job_id, reveal=reveal))
-    )
+
+    async def work(store: Store) -> tuple[JobView, StoryView]:
+        return await asyncio.gather(
+            queries.job(store, job_id, reveal=reveal), story(store, job_id, reveal=reveal)
+        )
+
+    (view, told), now = with_store(url, lambda store: with_store_time(store, work(store)))
     if as_json:
-        terminal.write_json(view.to_json())
-    else:
-        _print_job(view, now)
+        terminal.write_json(to_json({**msgspec.to_builtins(view), "story": told}))
+        return
+    _print_job(view, now)
+    _print_links(told)
 
 
 def _print_page(page: JobsPage, now: datetime) -> None:
@@ -173,10 +182,29 @@ def _print_job(job: JobView, now: datetime) -> None:
         rows.show_header = False
         out.print(rows)
         _print_traceback(job.errors)
+        if job.errors[-1].group is not None:
+            out.print(f"\nFailures like this: forge errors show {job.errors[-1].group}")
     if job.logs:
         _heading(f"Log ({terminal.plural(len(job.logs), 'line')})")
         for line in job.logs[-_LOGS_SHOWN:]:
             out.print(f"{line.at:%H:%M:%S} {line.level:<7} {line.message}", soft_wrap=True)
+
+
+def _print_links(told: StoryView) -> None:
+    out = terminal.console()
+    parent = told.parent
+    if parent is not None:
+        origin = f"schedule {parent.schedule}" if parent.schedule else f"job {parent.id}"
+        kind = "" if parent.job is None else f" ({parent.job.kind}, {parent.job.status})"
+        _heading("Made by")
+        out.print(f"{origin}{kind}, {parent.via}", soft_wrap=True)
+    for title, jobs in (("Made", told.children.jobs), ("Held by", told.holders)):
+        if jobs:
+            _heading(title)
+            for job in jobs:
+                out.print(f"{job.id} {job.kind} {job.status}", soft_wrap=True)
+    if told.children.more:
+        out.print(f"More: forge jobs list 'parent:{told.id}'", soft_wrap=True)
 
 
 def _print_traceback(errors: tuple[ErrorView, ...]) -> None:

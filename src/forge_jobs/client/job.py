@@ -75,7 +75,8 @@ class Job(JobHistory, Generic[R]):
         return hash(self.id)
 
     def refresh(self) -> "Job[R]":
-        """Read the job from the store; NotFound when it does not exist any more."""
+        """Read the job from the store; NotFound when it does not exist any more:
+        ``job.refresh().attempts``."""
         return self.update(self._client.access.run(lambda store: store.jobs.get(self.id)))
 
     async def arefresh(self) -> "Job[R]":
@@ -92,7 +93,7 @@ class Job(JobHistory, Generic[R]):
         return self
 
     def result(self, timeout: Duration | None = None) -> R:
-        """Wait until the job has ended and return its result.
+        """Wait until the job has ended and return its result: ``job.result(timeout=10)``.
 
         ``timeout`` None waits as long as it takes; 0 does not wait. Raises JobFailed when the job
         ended as dead or cancelled, ResultTimeout when it has not ended in time (it goes on),
@@ -137,6 +138,8 @@ class Job(JobHistory, Generic[R]):
 
         Returns False when it had ended already; NotFound when there is no such job. ``reason`` is
         stored as its error.
+
+        ``job.cancel("not needed any more")``
         """
         chosen = Selection(ids=(self.id,))
         return self._cancelled(
@@ -154,7 +157,7 @@ class Job(JobHistory, Generic[R]):
         )
 
     def retry(self) -> "Job[R]":
-        """Make it pending again, with all its attempts, and return it refreshed.
+        """Make it pending again, with all its attempts, and return it refreshed: ``job.retry()``.
 
         For jobs that are failed, dead or cancelled; Refused in another state, KeyTaken while
         another live job holds its dedupe key, NotFound when there is no such job.
@@ -169,7 +172,7 @@ class Job(JobHistory, Generic[R]):
 
     def run_now(self) -> "Job[R]":
         """Make it due now, and return it refreshed. For jobs that are scheduled or failed; Refused
-        in another state."""
+        in another state. ``job.run_now()``"""
         self._client.access.run(self._act(BulkAction.RUN_NOW))
         return self.refresh()
 
@@ -183,6 +186,8 @@ class Job(JobHistory, Generic[R]):
 
         For jobs that wait (scheduled, pending, held, failed); Refused in another state. A time that
         has passed means now.
+
+        ``job.reschedule("10m")``
         """
         due = due_fields(delay, at, where="job.reschedule")
         self._client.access.run(self._act(BulkAction.RESCHEDULE, **due))
@@ -198,7 +203,7 @@ class Job(JobHistory, Generic[R]):
 
     def delete(self) -> bool:
         """Delete the job with its logs and its dedupe key. False: it is running and was asked to
-        stop instead. NotFound when there is no such job."""
+        stop instead. NotFound when there is no such job. ``job.delete()``"""
         return self._deleted(self._client.access.run(self._act(BulkAction.DELETE)))
 
     async def adelete(self) -> bool:
@@ -206,7 +211,7 @@ class Job(JobHistory, Generic[R]):
         return self._deleted(await self._act(BulkAction.DELETE)(await self._client.access.aready()))
 
     def logs(self) -> list[LogLine]:
-        """The lines written with ``ctx.log``, oldest first."""
+        """The lines written with ``ctx.log``, oldest first: ``job.logs()``."""
         return self._client.access.run(lambda store: store.metrics.logs(self.id))
 
     async def alogs(self) -> list[LogLine]:

@@ -61,7 +61,7 @@ class JobHistory:
     _client: "JobClient"
 
     def steps(self) -> list[StoredStep]:
-        """The stored steps, in the order in which they began."""
+        """The stored steps, in the order in which they began: ``job.steps()``."""
         return self._client.access.run(self._read_steps)
 
     async def asteps(self) -> list[StoredStep]:

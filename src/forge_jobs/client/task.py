@@ -37,7 +37,8 @@ class Enqueueable(Generic[P, R]):
     _per: str | None
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """The request for a job with these arguments, checked but not stored."""
+        """The request for a job with these arguments, checked but not stored:
+        ``send.bind("a@b.c")``."""
         return self._job(self._signature.encode(args, kwargs, limit=self._limit))
 
     def bind_payload(self, payload: object) -> NewJob:
@@ -57,6 +58,8 @@ class Enqueueable(Generic[P, R]):
 
         The job is durable when this returns. Raises BadArguments when the arguments do not fit the
         function, BadPayload or PayloadTooLarge when they cannot be stored.
+
+        ``send.enqueue("a@b.c", subject="news")``
         """
         job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
         return self._client.enqueue(job, self._read, self._tx)

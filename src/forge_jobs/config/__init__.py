@@ -13,7 +13,14 @@ from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.secret_names import read_added_names_with
 
-from .file import DEFAULT_QUEUE, FileSettings, checked_redact_names, find_file, read_file
+from .file import (
+    DEFAULT_QUEUE,
+    FileSettings,
+    checked_redact_names,
+    checked_trace_url,
+    find_file,
+    read_file,
+)
 from .queue_list import DEFAULT_QUEUE_WORKERS, MAX_SLOTS, parse_queues, slot_count
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ __all__ = [
     "redact_names",
     "schedules",
     "slot_count",
+    "trace_url",
     "web_url",
     "worker_id_from_env",
     "worker_prefix_from_env",
@@ -239,6 +247,16 @@ def web_url(environ: Mapping[str, str] | None = None) -> str | None:
     if not value.startswith(("http://", "https://")):
         raise BadConfig(f"FORGE_WEB_URL={value!r} is no address: use https://host/path")
     return value.rstrip("/")
+
+
+def trace_url(environ: Mapping[str, str] | None = None) -> str | None:
+    """FORGE_TRACE_URL, else ``trace_url`` of forge.toml: the address of a trace, with
+    ``{trace_id}`` where its id belongs; None if unset."""
+    env = os.environ if environ is None else environ
+    value = _text(environ, "FORGE_TRACE_URL")
+    if value is not None:
+        return checked_trace_url(value, source="FORGE_TRACE_URL")
+    return read_file(find_file(Path.cwd(), env)).trace_url
 
 
 def health_host_from_env(environ: Mapping[str, str] | None = None) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_QUEUE = "default"
 FILE_NAME: Final = "forge.toml"
 LEVELS_UP: Final = 4
-_KEYS: Final = ("url", "password_env", "queues", "schedules", "redact_names", "alerts")
+_KEYS: Final = ("url", "password_env", "queues", "schedules", "redact_names", "alerts", "trace_url")
 _SCHEDULE_KEYS: Final = (
     "cron", "kind", "payload", "tz", "missed", "missed_limit", "overlap", "jitter", "queue",
     "max_attempts",
@@ -40,6 +40,7 @@ class FileSettings:
     schedules: tuple[CronSpec, ...] = ()
     redact_names: tuple[str, ...] = ()
     alerts: "tuple[AlertRule, ...]" = ()
+    trace_url: str | None = None
 
 
 def find_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
@@ -75,6 +76,7 @@ def read_file(path: Path | None) -> FileSettings:
         if key not in _KEYS:
             raise BadConfig(f"{path}: unknown key {key!r}; known keys are {', '.join(_KEYS)}")
     url = _file_text(path, data, "url")
+    trace_url = _file_text(path, data, "trace_url")
     return FileSettings(
         path=path,
         url=None if url is None else _relative_to_file(path, url),
@@ -85,6 +87,9 @@ def read_file(path: Path | None) -> FileSettings:
             data.get("redact_names", []), source=f"{path}: redact_names"
         ),
         alerts=_file_alerts(path, data.get("alerts", {})),
+        trace_url=None
+        if trace_url is None
+        else checked_trace_url(trace_url, source=f"{path}: trace_url"),
     )
 
 
@@ -161,6 +166,15 @@ def _file_alerts(path: Path, table: object) -> "tuple[AlertRule, ...]":
     from .alerts import alert_rules
 
     return alert_rules(path, table)
+
+
+def checked_trace_url(url: str, *, source: str) -> str:
+    """The address of traces, or BadConfig that names ``source``."""
+    if not url.startswith(("http://", "https://")) or "{trace_id}" not in url:
+        raise BadConfig(
+            f"{source}={url!r} is no address of traces: use https://…/trace/{{trace_id}}"
+        )
+    return url
 
 
 def checked_redact_names(names: object, *, source: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class QueueFacts(Struct, frozen=True, kw_only=True):
 
 class Observed(Struct, frozen=True, kw_only=True):
     """One look at the store. ``missed``: ticks of a schedule that did not fire, by its name.
-    ``returned``: jobs of resolved errors that came back, by error."""
+    ``returned``: failures since their return, by the id of the error group."""
 
     now: Instant
     queues: Mapping[str, QueueFacts] = {}

@@ -13,6 +13,7 @@ from .instant import Instant
 from .job import NewJob, Successor
 from .limit_key import limit_key
 from .names import MAX_TAGS
+from .parent import Via, with_parent
 
 
 class DeadJob(Struct, frozen=True, kw_only=True):
@@ -75,14 +76,20 @@ def payload(
 
 
 def successor(
-    on_dead: Successor, letter: bytes, *, tags: Sequence[str] = (), trace: str | None = None
+    on_dead: Successor,
+    letter: bytes,
+    *,
+    parent: str,
+    tags: Sequence[str] = (),
+    trace: str | None = None,
 ) -> NewJob:
-    """The request for the ``on_dead`` task; ``letter`` is the ``payload`` above.
+    """The request for the ``on_dead`` task; ``letter`` is the ``payload`` above, ``parent`` the id
+    of the dead job.
 
     It has the settings, lane and limits of its task, as any job of it. The tags and the trace of
     the dead job are added: hooks mark jobs with them at enqueue, and no hook sees this enqueue.
     """
-    return NewJob(
+    job = NewJob(
         kind=on_dead.kind,
         queue=on_dead.queue,
         max_attempts=on_dead.max_attempts,
@@ -98,3 +105,4 @@ def successor(
         trace=trace,
         options=on_dead.options,
     )
+    return with_parent(job, parent, Via.ON_DEAD)

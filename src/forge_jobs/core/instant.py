@@ -16,6 +16,7 @@ Duration: TypeAlias = str | int | float | timedelta
 
 SECOND: Instant = 1_000_000
 MINUTE: Instant = 60 * SECOND
+FIVE_MINUTES: Instant = 5 * MINUTE
 HOUR: Instant = 60 * MINUTE
 DAY: Instant = 24 * HOUR
 # The due time of a job that waits for an event without a deadline: the end of the year 9999.

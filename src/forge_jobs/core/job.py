@@ -238,7 +238,8 @@ class LogLine(Struct, frozen=True):
 class JobRecord(Struct, frozen=True, kw_only=True):
     """A complete stored job, for operators and tests.
 
-    ``limit_bucket`` is the limit bucket in which a held job waits.
+    ``limit_bucket`` is the limit bucket in which a held job waits, ``last_owner`` the process that
+    ran it last.
 
     >>> job = send.enqueue("a@b.c")
     >>> [record] = testing.enqueued(forge, send)
@@ -286,3 +287,4 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] | None = None
     has_steps: bool = False
     failed_runs: int = 0
+    last_owner: int | None = None

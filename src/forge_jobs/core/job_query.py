@@ -15,14 +15,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .error_groups import group_id
 from .errors import BadDuration, BadOption
 from .instant import SECOND, Instant, from_datetime, seconds
 from .selection import Filter
 from .status import TERMINAL, JobStatus
 
 NAMES: Final = (
-    "kind", "queue", "status", "tag", "key", "error", "group", "payload", "worker", "since",
-    "until",
+    "kind", "queue", "status", "tag", "key", "parent", "error", "group", "payload", "worker",
+    "since", "until",
 )  # fmt: skip
 ARGUMENT: Final = "arg."
 MAX_QUERY: Final = 2_000
@@ -91,9 +92,10 @@ class JobQuery(Struct, frozen=True, kw_only=True):
             statuses=wanted,
             tag=self.fields.get("tag"),
             dedupe_key=self.fields.get("key"),
+            parent=self.fields.get("parent"),
             error=self.fields.get("error"),
             payload=self.fields.get("payload"),
-            group=self.fields.get("group"),
+            group=group_id(self.fields["group"]) if "group" in self.fields else None,
             arguments=self.arguments,
             enqueued_from=None if ended else since,
             enqueued_until=None if ended else until,

@@ -23,7 +23,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     an array matches by any item), and it contains the text, case-insensitive; a number or other
     plain value must be equal to it. ``finished_from`` and ``finished_until`` are about terminal
     jobs; ``enqueued_until`` and ``finished_until`` are excluded. ``owners`` are processes that run
-    the job now. ``group`` is the error group of the last failed attempt.
+    the job now. ``group`` is the error group of the last failed attempt,
+    ``parent`` the id of the job that made it, or ``schedule:NAME``.
     """
 
     queue: str | None = None
@@ -40,6 +41,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     finished_from: Instant | None = None
     finished_until: Instant | None = None
     owners: tuple[int, ...] | None = None
+    parent: str | None = None
 
     @property
     def reads_payloads(self) -> bool:

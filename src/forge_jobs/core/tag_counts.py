@@ -60,7 +60,7 @@ class TaskSums(Struct, frozen=True):
     sums: TagSums
 
 
-class TagDay(Struct, frozen=True, kw_only=True):
+class TagDay(Struct, frozen=True, kw_only=True, array_like=True):
     """A tag on one day (``day`` is its start in UTC): in all, by hour of the day, and by task."""
 
     day: Instant
@@ -69,6 +69,11 @@ class TagDay(Struct, frozen=True, kw_only=True):
     weight: float = 0.0
     hours: dict[int, TagSums] = {}
     tasks: tuple[TaskSums, ...] = ()
+
+    @property
+    def summary(self) -> "TagDay":
+        """The same without hours and tasks."""
+        return TagDay(day=self.day, tag=self.tag, total=self.total, weight=self.weight)
 
 
 class DayChange(Struct, frozen=True, kw_only=True):
@@ -213,18 +218,19 @@ def with_incoming(
 ) -> list[TagDay]:
     """All rows of some days, as they are after these parts were rolled up; by day, then tag. With
     ``tag``, everything is of one tag, and a value without a place is shown as if it had one."""
-    by_day: dict[Instant, list[TagDay]] = {}
-    for one in stored:
-        by_day.setdefault(one.day, []).append(one)
-    for day, incoming in days_of(parts).items():
-        rows = by_day.get(day, [])
+    changed = days_of(parts)
+    rows_by_day: dict[Instant, list[TagDay]] = {day: [] for day in changed}
+    found: list[TagDay] = []
+    for row in stored:
+        rows_by_day.get(row.day, found).append(row)
+    for day, incoming in changed.items():
+        rows = rows_by_day[day]
         if tag is not None:
-            by_day[day] = [merge_days([*rows, *incoming])]
+            found.append(merge_days([*rows, *incoming]))
             continue
         kept = kept_weights({row.tag: row.weight for row in rows}, incoming)
         touched = touched_tags(kept, (row.tag for row in rows), incoming)
         change = change_day(kept, (row for row in rows if row.tag in touched), incoming)
-        by_day[day] = [*(row for row in rows if row.tag not in touched), *change.put]
-    return sorted(
-        (row for rows in by_day.values() for row in rows), key=lambda row: (row.day, row.tag)
-    )
+        found += (row for row in rows if row.tag not in touched)
+        found += change.put
+    return sorted(found, key=lambda row: (row.day, row.tag))

@@ -42,6 +42,14 @@ def verify_webhook(
     ``body`` are the bytes as they came, ``now_s`` the present time in seconds since 1970. The
     comparison takes the same time wherever the signatures differ. A receiver drops a message whose
     id it has seen.
+
+    >>> headers = {
+    ...     "webhook-id": "msg_1",
+    ...     "webhook-timestamp": "1893456000",
+    ...     "webhook-signature": "v1,k4Jrk7+NNEdinbN3nSvm1C4KHBO4e5pw/fWinVDphc4=",
+    ... }
+    >>> verify_webhook("whsec_c2VjcmV0", headers, b"{}", now_s=1893456001)
+    'msg_1'
     """
     given = {name.lower(): value for name, value in headers.items()}
     try:

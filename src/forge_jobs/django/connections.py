@@ -11,7 +11,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from .django_api import connections, reset_queries
+from .django_api import connections, reset_queries, settings
 
 
 @contextmanager
@@ -37,8 +37,9 @@ async def afresh_connections() -> AsyncGenerator[None]:
 
 def prepare_connections() -> None:
     """Close unusable and old connections of this thread; the others are checked before use."""
-    # The log of queries that DEBUG keeps would grow for as long as the worker runs.
-    reset_queries()
+    if settings.DEBUG:
+        # Its log of queries would grow for as long as the worker runs.
+        reset_queries()
     opened: list[Any] = connections.all(initialized_only=True)
     for connection in opened:
         connection.close_if_unusable_or_obsolete()

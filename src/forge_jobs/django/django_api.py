@@ -16,6 +16,7 @@ connections: Any = _db.connections
 mail: Any = import_module("django.core.mail")
 ImproperlyConfigured: Any = import_module("django.core.exceptions").ImproperlyConfigured
 reset_queries: Any = _db.reset_queries
+settings: Any = import_module("django.conf").settings
 setting_changed: Any = import_module("django.core.signals").setting_changed
 timezone: Any = import_module("django.utils.timezone")
 transaction: Any = _db.transaction

@@ -52,6 +52,8 @@ class _MissionControlView:
         """The response of Django to a request of Django."""
         if not hasattr(request, "scope"):
             return _http.HttpResponse(_ON_WSGI, status=501)
+        # Names that ALLOWED_HOSTS does not have are refused, whatever middleware there is.
+        request.get_host()
         user = await request.auser()
         if not user.is_authenticated:
             return _redirect(request.get_full_path(), _login_url())

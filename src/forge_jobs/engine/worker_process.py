@@ -43,8 +43,8 @@ from .services.roll_up import RollUp
 from .services.routing import Routing
 from .services.slot_sync import SlotSync
 from .services.unserved import Unserved
-from .services.version_report import VersionReport
 from .services.vitals import VitalsReport
+from .services.worker_record import WorkerRecord
 from .worker_parts import WorkerInputs, WorkerParts
 
 _LOG = logging.getLogger("forge_jobs.worker")
@@ -302,11 +302,14 @@ class WorkerProcess:
         if not self._inputs.settings.metrics:
             return []
         parts, registration, info = self.parts, self._registration, self._inputs.info
-        versions = (
-            [VersionReport(self._inputs.store.settings, info.version)] if info.version else []
-        )
         return [
-            *versions,
+            WorkerRecord(
+                self._inputs.store.settings,
+                owner=lambda: registration.owner,
+                label=lambda: info.label(registration.host_id),
+                version=info.version,
+                clock=self._inputs.clock,
+            ),
             VitalsReport(
                 self._inputs.store.metrics,
                 identity=lambda: (

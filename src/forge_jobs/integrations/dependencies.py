@@ -62,7 +62,18 @@ def inject(function: Callable[..., R]) -> Callable[..., R]:
     """Make a function with ``Annotated[…, Depends(…)]`` parameters a task's function.
 
     Put it right below ``@forge.task``. The other parameters are the arguments of the job. A plain
-    call may pass dependencies by name: ``send("a@b.c", session=fake)``.
+    call may pass dependencies by name.
+
+    >>> from typing import Annotated
+    >>> from fastapi import Depends
+    >>> from forge_jobs.integrations.fastapi import inject
+    >>> @forge.task
+    ... @inject
+    ... def book(number: int, clerk: Annotated[str, Depends(lambda: "ada")]) -> str:
+    ...     return f"{number} by {clerk}"
+    >>> job = book.enqueue(7)
+    >>> book(7, clerk="grace")
+    '7 by grace'
     """
     if isinstance(function, Task):
         raise BadOption(f"put @inject below @forge.task, not above it (task {function.kind!r})")

@@ -60,7 +60,14 @@ def lifespan(
 @contextmanager
 def overrides_of(app: FastAPI) -> Generator[None]:
     """Within this block tasks of this process keep to ``app.dependency_overrides``; for tests that
-    run jobs without the lifespan: ``with overrides_of(app): forge.drain().run()``."""
+    run jobs without the lifespan.
+
+    >>> from fastapi import FastAPI
+    >>> from forge_jobs.integrations.fastapi import overrides_of
+    >>> app = FastAPI()
+    >>> with overrides_of(app):
+    ...     ran = forge.drain().run()
+    """
     APPLICATIONS.append(app)
     try:
         yield

@@ -1,17 +1,11 @@
 """Flask: jobs run in the application's context, and ``flask forge`` is the ``forge`` command.
 
-::
-
-    jobs = FlaskForge(forge)  # beside the other extensions
-
-    def create_app() -> Flask:
-        app = Flask(__name__)
-        jobs.init_app(app)
-        return app
+Flask itself is imported by the command only: whoever has an application has Flask.
 """
 
 import os
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,13 +14,8 @@ from forge_jobs.cli.main import main
 from forge_jobs.core.errors import BadOption
 from forge_jobs.engine.running.context import Context
 
-try:
+if TYPE_CHECKING:
     from flask import Flask
-    from flask.cli import ScriptInfo
-except ImportError as error:
-    raise ImportError(
-        "forge_jobs.integrations.flask needs Flask: pip install 'forge-jobs[flask]'"
-    ) from error
 
 __all__ = ["FlaskForge"]
 _WORKER_APP = "forge_jobs.integrations.flask_worker:forge"
@@ -35,9 +24,15 @@ _WORKER_APP = "forge_jobs.integrations.flask_worker:forge"
 class FlaskForge:
     """Puts ``app.app_context()`` around every job, so that ``current_app`` and extensions work in
     tasks. ``app.extensions["forge"]`` is the Forge. With several applications the last one counts.
+
+    >>> from flask import Flask
+    >>> from forge_jobs.integrations.flask import FlaskForge
+    >>> app = Flask("shop")
+    >>> FlaskForge(forge, app).forge is app.extensions["forge"]
+    True
     """
 
-    def __init__(self, forge: Forge, app: Flask | None = None) -> None:
+    def __init__(self, forge: Forge, app: "Flask | None" = None) -> None:
         if not isinstance(forge, Forge):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadOption(
                 f"FlaskForge(...) takes a Forge, not {type(forge).__name__}: FlaskForge(forge, app)"
@@ -47,7 +42,7 @@ class FlaskForge:
         if app is not None:
             self.init_app(app)
 
-    def init_app(self, app: Flask) -> None:
+    def init_app(self, app: "Flask") -> None:
         """Connect an application; for application factories."""
         if app.extensions.get("forge", self.forge) is not self.forge:
             raise BadOption(f"the application {app.name!r} has another Forge already")
@@ -68,6 +63,8 @@ class FlaskForge:
 @click.pass_context
 def _command(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Jobs: worker, web, jobs, queues, … as the forge command has them."""
+    from flask.cli import ScriptInfo
+
     info = context.ensure_object(ScriptInfo)
     forge: Forge = info.load_app().extensions["forge"]
     os.environ["FORGE_URL"] = forge.url

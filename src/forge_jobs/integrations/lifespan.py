@@ -33,6 +33,10 @@ def lifespan(
     of requests. At the end running jobs get ``shutdown_timeout``, the rest go back to their queue,
     the worker deregisters, and the Forge is closed; it opens again when it is used again. Signals
     are left to the server.
+
+    >>> from starlette.applications import Starlette
+    >>> from forge_jobs.integrations.starlette import lifespan
+    >>> app = Starlette(lifespan=lifespan(forge, queues=["mail:4"], shutdown_timeout="20s"))
     """
     if not isinstance(forge, Forge):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadOption(

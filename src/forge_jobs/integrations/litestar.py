@@ -1,9 +1,4 @@
-"""Litestar: a plugin with an embedded worker or none, ``forge: Forge`` and Mission Control.
-
-::
-
-    app = Litestar([...], plugins=[ForgePlugin(forge, queues=["mail"], mission_control="/jobs")])
-"""
+"""Litestar: a plugin with an embedded worker or none, ``forge: Forge`` and Mission Control."""
 
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Unpack
@@ -38,6 +33,10 @@ class ForgePlugin(InitPlugin):
 
     ``worker``, ``queues`` and ``options`` are those of ``lifespan``; the application's own ones
     surround the worker. ``mission_control`` is the path of the pages, ``auth`` their check.
+
+    >>> from litestar import Litestar
+    >>> from forge_jobs.integrations.litestar import ForgePlugin
+    >>> app = Litestar(plugins=[ForgePlugin(forge, queues=["mail"], mission_control="/jobs")])
     """
 
     def __init__(

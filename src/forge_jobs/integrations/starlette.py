@@ -23,7 +23,13 @@ __all__ = ["get_forge", "lifespan"]
 
 
 def get_forge(connection: HTTPConnection) -> Forge:
-    """The Forge of the application that serves this request or websocket."""
+    """The Forge of the application that serves this request or websocket. With FastAPI it is the
+    type of a parameter: ``CurrentForge``.
+
+    >>> from forge_jobs.integrations.starlette import get_forge
+    >>> async def endpoint(request):
+    ...     await get_forge(request).aenqueue("send", {"to": "a@b.c"})
+    """
     app: Any = connection.app
     found = getattr(app.state, "forge", None)
     if not isinstance(found, Forge):

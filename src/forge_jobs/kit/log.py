@@ -35,6 +35,16 @@ class FieldSource(Protocol):
 field_source: ContextVar[FieldSource | None] = ContextVar("forge_log_fields", default=None)
 
 
+def current_job_id() -> str | None:
+    """The id of the job whose handler calls this; None outside of handlers."""
+    source = field_source.get()
+    if source is None:
+        return None
+    fields = source.log_fields()
+    job_id = None if fields is None else fields.get("job_id")
+    return job_id if isinstance(job_id, str) else None
+
+
 def configure(
     format: Literal["text", "json"] = "text",
     level: int | str = "info",

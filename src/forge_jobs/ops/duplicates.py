@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.job import JobRecord, NewJob
+from forge_jobs.core.parent import Via, with_parent, without_parent
 
 from .queries import restore_redacted
 
@@ -16,8 +17,8 @@ def duplicate_request_with(record: JobRecord, payload: object) -> NewJob:
 
 
 def duplicate_request(record: JobRecord) -> NewJob:
-    """A request with the job's fields, except for its dedupe key, which the original holds."""
-    return NewJob(
+    """A request with the job's fields, linked to it, without its dedupe key, which it holds."""
+    copy = NewJob(
         kind=record.kind,
         queue=record.queue,
         payload=record.payload,
@@ -29,5 +30,6 @@ def duplicate_request(record: JobRecord) -> NewJob:
         lane=record.lane,
         order=record.order,
         on_dead=record.on_dead,
-        options=record.options,
+        options=without_parent(record.options),
     )
+    return with_parent(copy, record.id, Via.COPY)

@@ -1,5 +1,7 @@
 """Explains which lane, limit or scope keeps a job from starting; a part of ``why``."""
 
+from typing import Final
+
 from forge_jobs.core.instant import Instant, to_datetime
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.limits import (
@@ -11,9 +13,14 @@ from forge_jobs.core.limits import (
     rate_text,
     task_limit,
 )
+from forge_jobs.core.selection import Filter
+from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 
-from .views import Reason
+from .views import JobSummary, Reason, job_summary
+
+_HOLDERS_READ: Final = 500
+_HOLDERS_SHOWN: Final = 20
 
 
 async def held_reason(store: Store, record: JobRecord) -> Reason:
@@ -36,6 +43,32 @@ async def held_reason(store: Store, record: JobRecord) -> Reason:
         "it moves up when a job of that limit ends",
         remedy=f"forge limits set {task} --concurrency {(bucket.capacity or 1) * 2}",
     )
+
+
+async def holders(store: Store, record: JobRecord) -> tuple[JobSummary, ...]:
+    """The jobs that take the slots for which a held job waits, the running ones first, at most 20.
+
+    Looked for among the newest 500 running and pending jobs of its kind, or of its queue for a
+    lane.
+    """
+    if record.status is not JobStatus.HELD:
+        return ()
+    bucket_name = (record.limit_bucket or record.limit_key or "").removeprefix("new:")
+    in_lane = bucket_name.startswith(LANE)
+    found: list[JobSummary] = []
+    for status in (JobStatus.RUNNING, JobStatus.PENDING):
+        wanted = Filter(
+            queue=record.queue if in_lane else None,
+            kind=None if in_lane else record.kind,
+            statuses=(status,),
+        )
+        page = await store.jobs.page(wanted, limit=_HOLDERS_READ)
+        found += [
+            job_summary(job)
+            for job in page.jobs
+            if (job.lane == record.lane if in_lane else job.limit_key == bucket_name)
+        ]
+    return tuple(found[:_HOLDERS_SHOWN])
 
 
 async def limit_reasons(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:

@@ -17,6 +17,7 @@ from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.ids import decode, is_short
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
 from forge_jobs.core.job import JobRecord, LogLine
+from forge_jobs.core.parent import without_parent
 from forge_jobs.core.selection import Cursor, Filter, Order
 from forge_jobs.core.status import WAITING, JobStatus
 from forge_jobs.kit import redact
@@ -272,6 +273,7 @@ def _job_view(
     reveal: bool,
     now: Instant,
 ) -> JobView:
+    options = without_parent(record.options) or {}
     return JobView(
         id=record.id,
         kind=record.kind,
@@ -320,13 +322,8 @@ def _job_view(
         lane=record.lane,
         limit_key=record.limit_key,
         trace=record.trace,
-        options=_options(record, reveal),
+        options=options if reveal else redact.value(options),
     )
-
-
-def _options(record: JobRecord, reveal: bool) -> dict[str, Any]:
-    options = dict(record.options or {})
-    return options if reveal else redact.value(options)
 
 
 def _redacted(text: str | None, reveal: bool) -> str | None:

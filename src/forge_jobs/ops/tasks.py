@@ -25,8 +25,8 @@ from .store_time import store_now
 from .views import View
 
 MAX_ROWS: Final = 1_000
-# Stored entries that one page reads: 100 kinds over an hour of minutes are 6,100 of them.
-_MAX_ENTRIES: Final = 20_000
+# Stored entries that one page reads: 100 kinds over a month of days are 3,100 of them.
+_MAX_ENTRIES: Final = 10_000
 _BACKLOG: Final = (JobStatus.PENDING, JobStatus.HELD)
 
 
@@ -155,7 +155,7 @@ async def task(
     store: Store, kind: str, *, range_name: str | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> TaskDetail:
     """One kind; NotFound if it has neither jobs nor numbers in the range."""
-    over = period_range(range_name, await store_now(store, clock))
+    over = period_range(range_name, await store_now(store, clock), fine=True)
     counts, entries = await asyncio.gather(
         store.breakdowns.counts(),
         store.breakdowns.periods(over.length, since=over.since, until=over.now + 1, kind=kind),

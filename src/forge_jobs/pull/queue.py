@@ -169,6 +169,7 @@ class JobQueue:
         what a task of this kind and queue declares. ``scheduled_at`` (an aware datetime) delays the
         job. With ``dedupe_key``, if a live job of this type has the key, nothing is stored and the
         id of that job is returned. ``tx``: a connection; the job exists once it commits.
+        ``queue.enqueue("resize", {"path": "a.png"})``
         """
         job = new_job(
             self.name,
@@ -218,6 +219,7 @@ class JobQueue:
         The order is priority, then due time. The claim lasts until ``lease`` has passed without a
         ``heartbeat``. After that the next ``dequeue`` of any script takes the job back; the attempt
         is spent.
+        ``queue.dequeue(["resize"], lease="5m")``
         """
         return self.claim_next(type_names(types), lease_seconds(lease))[0]
 
@@ -240,6 +242,7 @@ class JobQueue:
 
         Raises LeaseLost when the lease has ended and another script may have the job, Refused when
         the job is not running, NotFound for an unknown id.
+        ``queue.complete(job, {"ok": True})``
         """
         body = None
         if result is not None:
@@ -254,6 +257,7 @@ class JobQueue:
 
         ``permanent``: the job can never succeed and becomes dead at once. Raises as ``complete``
         does.
+        ``queue.fail(job, "no such file")``
         """
         text = error_text(error) if isinstance(error, BaseException) else storable(error)
         held, claim = self.held.find(job)
@@ -264,27 +268,29 @@ class JobQueue:
 
     def release(self, job: Job | str) -> None:
         """Release the job unfinished: it is due at once and the attempt is not spent. No effect
-        when its lease was lost."""
+        when its lease was lost. ``queue.release(job)``"""
         self.held.release(*self.held.find(job))
 
     def heartbeat(self, job: Job | str) -> bool:
         """Renew the lease of a job. False: the job was cancelled, so stop and ``fail`` it.
 
         Raises LeaseLost when the lease has ended before.
+        ``queue.heartbeat(job)``
         """
         return self.held.heartbeat(*self.held.find(job))
 
     # ---------------------------------------------------------------- query and manage
 
     def get(self, job_id: str) -> Job | None:
-        """Read a job; None for an unknown id."""
+        """Read a job; None for an unknown id: ``queue.get(job.id)``."""
         try:
             return from_record(self._claimer.record(id_text(job_id)))
         except NotFound:
             return None
 
     def counts(self) -> dict[str, int]:
-        """Number of jobs by status. A failed job whose retry is due counts as pending."""
+        """Number of jobs by status. A failed job whose retry is due counts as pending:
+        ``queue.counts()``."""
         known = dict.fromkeys((status.value for status in JobStatus), 0)
         for row in self.access.run(lambda store: store.metrics.counts()):
             if row.queue == self.name:
@@ -295,7 +301,7 @@ class JobQueue:
         return known
 
     def summary(self) -> str:
-        """``counts`` as one line of text."""
+        """``counts`` as one line of text: ``queue.summary()``."""
         return summary_text(self.counts())
 
     def cancel(self, job: Job | str) -> None:
@@ -310,6 +316,7 @@ class JobQueue:
         """Delete jobs that ended longer than ``older_than`` ago; returns how many.
 
         Zero deletes all jobs that have ended. A failed job waits for its retry and is not deleted.
+        ``queue.cleanup(older_than="7d")``
         """
         span_s = seconds(older_than, field="older_than")
         retention = Retention(
@@ -343,6 +350,7 @@ class JobQueue:
         raises fails the job. Heartbeats are sent while it runs, for at most ``timeout``. An idle
         queue is read every ``poll``, and at once after a notification. Ctrl-C releases the job
         without spending the attempt.
+        ``queue.work(print, types=["resize"], stop=stop)``
         """
         options = WorkOptions.checked(self, handler, types, poll, stop, lease, timeout)
         return WorkLoop(options).run()
@@ -361,6 +369,7 @@ class JobQueue:
         """``work`` on ``workers`` threads; returns when all have stopped.
 
         An error of a loop itself, not of a job, stops all of them and is raised.
+        ``queue.work_pool(4, print, stop=stop)``
         """
         options = WorkOptions.checked(self, handler, types, poll, stop, lease, timeout)
         return run_pool(options, workers)

@@ -8,11 +8,11 @@ by age.
 from typing import Final, Protocol
 
 from forge_jobs.core.counters import KindCount, Minute
-from forge_jobs.core.instant import DAY, HOUR, MINUTE, Instant
+from forge_jobs.core.instant import DAY, FIVE_MINUTES, HOUR, MINUTE, Instant
 from forge_jobs.core.tag_counts import TagDay
 
-PERIODS: Final = (MINUTE, HOUR, DAY)
-"""The lengths of the periods that are kept."""
+PERIODS: Final = (MINUTE, FIVE_MINUTES, HOUR, DAY)
+"""The lengths of the periods that are kept; five minutes for two days only."""
 
 
 class BreakdownStore(Protocol):
@@ -43,5 +43,5 @@ class BreakdownStore(Protocol):
     ) -> list[TagDay]:
         """What runs came to by tag, for each day (UTC) that has a part in the range, oldest first,
         then by tag; ``core.tag_counts`` says which tags have a place of their own. Without ``tag``
-        more than two days come without ``hours``."""
+        ``tasks`` may be missing, and for more than two days ``hours`` too."""
         ...

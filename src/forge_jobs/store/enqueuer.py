@@ -11,7 +11,9 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.parent import Via, with_parents
 from forge_jobs.kit.hooks import Hooks
+from forge_jobs.kit.log import current_job_id
 
 from .joined import JoinedBlock, joined_transaction
 from .store import Store
@@ -56,7 +58,8 @@ class StorePort(Protocol):
 
 
 class Enqueuer:
-    """Stores new jobs and calls the ``around_enqueue`` hooks; safe for many threads and loops.
+    """Stores new jobs and calls the ``around_enqueue`` hooks; safe for many threads and loops. Jobs
+    that a handler enqueues are linked to its job.
 
     Every method returns once the jobs are durable, except ``prepare``, which stores nothing.
     """
@@ -80,6 +83,7 @@ class Enqueuer:
         joined = joined_transaction(self._hooks)
         if joined is not None:
             return self.enqueue_in(joined, jobs)
+        jobs = _linked(jobs)
         if self._hooks.hooks:
             return self._hooks.call(jobs, self._enqueue)
         direct = self._port.direct
@@ -92,6 +96,7 @@ class Enqueuer:
         joined = joined_transaction(self._hooks)
         if joined is not None:
             return await self.aenqueue_in(joined, jobs)
+        jobs = _linked(jobs)
         store = self._port.opened or await self._port.aready()
         if self._hooks.hooks:
             return await self._hooks.acall(jobs, store.jobs.enqueue)
@@ -99,6 +104,7 @@ class Enqueuer:
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs inside the caller's own transaction: they exist once it commits."""
+        jobs = _linked(jobs)
         store = self._port.opened or self._port.unopened() or self._port.ready()
         if self._hooks.hooks:
             return self._hooks.call(jobs, lambda changed: store.enqueue_in(transaction, changed))
@@ -106,6 +112,7 @@ class Enqueuer:
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """``enqueue_in`` for coroutines; also takes connections that must be awaited."""
+        jobs = _linked(jobs)
         store = self._port.opened or self._port.unopened() or await self._port.aready()
         if self._hooks.hooks:
             return await self._hooks.acall(
@@ -126,3 +133,9 @@ class Enqueuer:
         if stored is not None:
             return stored
         return self._port.run(lambda store: store.jobs.enqueue(jobs))
+
+
+def _linked(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """The jobs with a link to the job whose handler enqueues them, if one does."""
+    parent = current_job_id()
+    return jobs if parent is None else with_parents(jobs, parent, Via.HANDLER)

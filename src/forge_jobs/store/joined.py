@@ -4,6 +4,8 @@ The block belongs to the thread or task that entered it, and to what is started 
 is open: a context variable holds the innermost one.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
@@ -77,6 +79,16 @@ class JoinedBlock(Generic[T]):
                 return block._transaction
             block = block._outer
         return None
+
+
+@contextmanager
+def not_joined() -> Generator[None]:
+    """Within this block nothing is joined: for starting what runs other people's handlers."""
+    token = _INNERMOST.set(None)
+    try:
+        yield
+    finally:
+        _INNERMOST.reset(token)
 
 
 def joined_transaction(owner: object) -> object:

@@ -24,6 +24,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import Limit, task_limit
+from forge_jobs.core.parent import with_schedule
 from forge_jobs.core.schedule import CronSpec
 
 from .settings import Setting
@@ -136,9 +137,9 @@ class PublishedKinds(Struct, frozen=True):
             chosen = route(kind)
         known = declared or self.declarations.get(kind)
         template = None if known is None else known.template
-        job = job_for(
-            schedule, queue=chosen or DEFAULT_QUEUE, tick=tick, run_at=run_at, template=template
-        )
+        queue = chosen or DEFAULT_QUEUE
+        job = job_for(schedule, queue=queue, tick=tick, run_at=run_at, template=template)
+        job = with_schedule(job, schedule.name)
         if known is not None:
             what = f"schedule {schedule.name!r}: the payload"
             payload.check(job.payload, limit=known.payload_limit, what=what)

@@ -212,7 +212,8 @@ class MissionControl:
         async def post(context: RequestContext, request: Request) -> Response:
             fields = await login.form_fields(request)
             notice = await form.act(context, {**fields, **request.path_params})
-            return self.layout.action_response(request, notice, fields.get("back", "/"))
+            back = fields.get("back", "/")
+            return self.layout.action_response(request, notice, fields, back)
 
         return Route(form.path, self._page_guard(form.role, post), methods=["POST"])
 

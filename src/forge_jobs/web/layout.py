@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 
+from forge_jobs import config
 from forge_jobs.core.errors import ForgeError, NotFound
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.kit import redact
@@ -18,10 +21,12 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 from . import page_files, rendering, static_files
 from .access.identity import Role
+from .curl import curl_command
 from .error_responses import status_of
 from .local_path import local_path
 from .pages.page import Notice, PageSpec, Params, TemplateVars
 from .request_context import RequestContext
+from .trace_link import trace_link
 
 _NOTICE_COOKIE: Final = "forge_notice"
 _NOTICE_S: Final = 20
@@ -38,6 +43,7 @@ class Layout:
         self._pages = pages
         self._read_only = read_only
         self._login = login
+        self._trace_url = config.trace_url()
 
     def render_page(
         self, page: PageSpec, context: RequestContext, request: Request, variables: TemplateVars
@@ -77,8 +83,12 @@ class Layout:
         }
         return HTMLResponse(rendering.render_page("error.html", variables), status)
 
-    def action_response(self, request: Request, notice: Notice, back: str) -> Response:
+    def action_response(
+        self, request: Request, notice: Notice, fields: Params, back: str
+    ) -> Response:
         """Redirect to the page of the form with a notice; for an htmx request, the notice alone."""
+        if not notice.curl:
+            notice = replace(notice, curl=curl_command(request.url.path, fields))
         if request.headers.get("hx-request"):
             return _with_notice(Response(status_code=204), notice)
         root = request.scope.get("root_path", "")
@@ -133,6 +143,7 @@ class Layout:
             "read_only": self._read_only,
             "server_offset": _server_offset(),
             "login": self._login,
+            "trace_link": partial(trace_link, self._trace_url),
         }
 
 

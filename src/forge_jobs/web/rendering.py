@@ -10,6 +10,9 @@ from markupsafe import Markup
 
 from forge_jobs.core.status import JobStatus
 
+from .curl import curl_command
+from .json_markup import marked_json
+
 MAIN: Final = "main"
 
 
@@ -35,9 +38,11 @@ def environment() -> Environment:
         size=byte_size,
         json=as_json,
         pretty=indented_json,
+        marked=marked_json,
         brief=duration_input,
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
+    untyped.globals["curl"] = curl_command
     return env
 
 

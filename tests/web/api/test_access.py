@@ -19,7 +19,7 @@ from tests.web.harness import PASSWORD, REMOTE_CLIENT, WebHarness, credentials, 
 
 _VALUES = {
     "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "name": "task:x", "worker": "nobody", "host_id": "nobody",
-    "action": "retry", "scope": "x",
+    "action": "retry", "scope": "x", "group": "jobs", "kind": "x",
 }  # fmt: skip
 _ROLES = (None, *Role)
 

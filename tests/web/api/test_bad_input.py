@@ -138,3 +138,29 @@ def test_a_real_server_refuses_a_chunked_body_that_grows_too_large(tmp_path: Pat
         response = client.post("/api/jobs/list", content=endless())
         assert response.status_code == 413
         assert client.get("/api/jobs").status_code == 200
+
+
+async def test_an_unknown_field_names_the_allowed_ones(admin: httpx.AsyncClient) -> None:
+    plain = (await admin.post("/api/jobs/enqueue", json={"kind": "a", "queu": "mail"})).json()
+    assert "use kind, payload, queue," in plain["msg"]
+    nested = (await admin.post("/api/jobs/count", json={"filter": {"queue": "a"}})).json()
+    assert (nested["field"], "use queues, kinds," in nested["msg"]) == ("filter", True)
+
+
+async def test_old_names_are_taken_and_must_not_contradict_the_new_ones(
+    admin: httpx.AsyncClient,
+) -> None:
+    for name in ("queue", "queue_name"):
+        job = {"kind": "send", name: f"by-{name}"}
+        job_id = (await admin.post("/api/jobs/enqueue", json=job)).json()["id"]
+        row = (await admin.get(f"/api/jobs/inspect/{job_id}")).json()["row"]
+        assert row["queue"] == f"by-{name}"
+        found = await admin.get("/api/queue/processes", params={name: "mail"})
+        assert found.json() == []
+    both = {"kind": "send", "queue": "a", "queue_name": "b"}
+    refused = (await admin.post("/api/jobs/enqueue", json=both)).json()
+    assert "queue_name is the old name of queue" in refused["msg"]
+    for body in ({"n": 3}, {"slots": 4}):
+        assert (await admin.put("/api/queue/mail", json={"slots": 1})).is_success
+        assert (await admin.post("/api/queue/mail/max-workers", json=body)).is_success
+    assert "slots" in (await admin.post("/api/queue/mail/max-workers", json={})).json()["msg"]

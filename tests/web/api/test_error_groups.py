@@ -75,9 +75,32 @@ async def test_the_jobs_of_a_group_are_retried(admin: httpx.AsyncClient) -> None
     assert operation["expected"] == 2
 
 
+@pytest.mark.usefixtures("failing")
+async def test_the_pages_list_and_retry_the_jobs_of_a_group(admin: httpx.AsyncClient) -> None:
+    [group, _] = await groups(admin, sort="count", queue="post")
+    body = {"filter": {"group": group["id"], "statuses": ["dead"]}}
+    assert (await admin.post("/api/jobs/list", json=body)).json()["total"] == 2
+    line = f"kind:deliver group:{group['id']}"
+    assert len((await admin.get("/api/jobs", params={"query": line})).json()["rows"]) == 2
+    assert (await admin.get("/api/jobs", params={"group": "no id"})).status_code == 400
+    page = await admin.get(f"/bulk/retry?group={group['id']}&status=dead,failed")
+    assert '<b class="reach">2</b>' in page.text
+    form = {"all": "yes", "query": f"group:{group['id']}", "status": "dead,failed", "back": "/"}
+    assert (await admin.post("/act/jobs/retry", data=form)).status_code == 303
+    assert (await admin.post("/api/jobs/list", json=body)).json()["total"] == 0
+    for bad in ("/errors/none", "/errors/%00", "/errors/a'b"):
+        assert (await admin.get(bad)).status_code == 404
+    for bad in ("/errors?range=2h", "/errors?state=x", "/errors?sort=x", "/jobs?group=%00"):
+        assert (await admin.get(bad)).status_code in (200, 400), bad
+
+
 async def test_application_code_iterates_and_resolves(failing: Forge) -> None:
     found = [group async for group in failing.errors(since="1h", queue="post")]
     assert sorted(group.count for group in found) == [1, 2]
+    [most] = [group for group in found if group.count == 2]
+    assert await failing.jobs(group=most.id).acount() == 2
+    with pytest.raises(BadOption, match="no id of an error group"):
+        failing.jobs(group="no id")
     assert await failing.errors(kind="deliver", state=GroupState.OPEN).aresolve() == 2
     assert [group async for group in failing.errors(state="open", queue="post")] == []
     with pytest.raises(BadOption, match="at most 14 days"):

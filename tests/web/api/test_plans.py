@@ -163,6 +163,7 @@ def crowded(postgres: PrivateServer, schemas: Schemas, tmp_path: Path) -> Iterat
     postgres.sql(f"VACUUM ANALYZE {name}.jobs", f"VACUUM ANALYZE {name}.history")
     yield name
     postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.counters, {name}.minutes")
+    postgres.sql(f"TRUNCATE {name}.periods, {name}.totals, {name}.tag_days")
     schemas.give_back(name)
 
 

@@ -51,6 +51,7 @@ def shop(url: str) -> Forge:
     forge.rate_limit("smtp", "50/m")
     forge.register(NoopEcho(), queue="echo")
     mended: set[str] = set()
+    mended_numbers: set[int] = set()
 
     @forge.task(queue="mail", max_attempts=1)
     async def send(to: str, ctx: Context) -> str:
@@ -69,6 +70,21 @@ def shop(url: str) -> Forge:
         for step in range(600):
             ctx.progress(step / 600, f"step {step}")
             await asyncio.sleep(0.1)
+
+    @forge.task(queue="hosts", concurrency=1, per="args.host")
+    async def fetch(host: str, seconds: float) -> str:
+        """Only one at a time for each host."""
+        await asyncio.sleep(seconds)
+        return host
+
+    @forge.task(queue="quick")
+    async def welcome(number: int, ctx: Context) -> None:
+        """Fails once, then enqueues a note."""
+        ctx.log.info("greets %d", number)
+        if number not in mended_numbers:
+            mended_numbers.add(number)
+            raise ConnectionError("the line is down")
+        await note.aenqueue(number)
 
     @forge.task(queue="orders", max_attempts=1)
     async def order(number: int, ctx: Context) -> str:
@@ -193,7 +209,8 @@ class Site:
         serve = asyncio.create_task(server.serve(sockets=[staff]))
         async with (
             self.forge.worker(
-                queues=["mail:4", "quick:8", "slow:2", "echo:1", "orders:4"], shutdown_timeout="1s"
+                queues=["mail:4", "quick:8", "slow:2", "echo:1", "orders:4", "hosts:4"],
+                shutdown_timeout="1s",
             ),
             standalone.serve(self.forge, place),
         ):

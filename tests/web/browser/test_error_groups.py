@@ -64,7 +64,7 @@ def test_retry_one_kind_since_a_deploy(page: Page, site: Site) -> None:
 def test_a_group_is_resolved_and_returns(page: Page, site: Site) -> None:
     [lost] = failing(site, 1, "returning")
     page.goto(f"/jobs/{lost}")
-    page.get_by_role("link", name="Failures like this").click()
+    page.get_by_role("link", name="Failures like this", exact=True).click()
     page.get_by_role("button", name="Resolve").click()
     expect(page.locator("#notices")).to_contain_text("flagged when it is seen again")
     expect(page.get_by_role("button", name="Reopen")).to_be_visible()

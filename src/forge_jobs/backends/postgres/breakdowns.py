@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 
 from forge_jobs.core.counters import KindCount, Minute, by_period, group_minutes
-from forge_jobs.core.instant import DAY, HOUR, MINUTE, Instant
+from forge_jobs.core.instant import DAY, FIVE_MINUTES, HOUR, MINUTE, Instant
 from forge_jobs.core.tag_counts import (
     TagDay,
     TagPart,
     TagSums,
-    TaskSums,
     change_day,
     days_of,
     kept_weights,
@@ -24,12 +23,12 @@ from . import roll_up, rows, sql_files
 from .connection.driver import Row
 from .connection.server import Link, Server
 
-_LONG_PERIODS = (HOUR, DAY)
-# Rows of more days than these come without their hours, which are most of their text.
-_DAYS_WITH_HOURS = 2
-_sums_of = msgspec.json.Decoder(TagSums).decode
-_hours_of = msgspec.json.Decoder(dict[int, TagSums]).decode
-_tasks_of = msgspec.json.Decoder(tuple[TaskSums, ...]).decode
+_LONG_PERIODS = (FIVE_MINUTES, HOUR, DAY)
+# Rows of more days than these come without hours and tasks, which are most of their text.
+_WHOLE_DAYS = 2
+_tag_day_of = msgspec.json.Decoder(TagDay).decode
+_tag_days_of = msgspec.json.Decoder(list[TagDay]).decode
+_parts_of = msgspec.json.Decoder(list[TagPart]).decode
 
 
 class PostgresBreakdowns:
@@ -70,14 +69,13 @@ class PostgresBreakdowns:
     ) -> list[TagDay]:
         first = since - since % DAY
         if tag is None:
-            values = (first, until, until - first <= _DAYS_WITH_HOURS * DAY)
-            found = await self._server.ask(self._sql["tag_days"], *values, writes=False)
+            values = (first, until, until - first <= _WHOLE_DAYS * DAY)
+            found = await self._server.ask_row(self._sql["tag_days"], *values, writes=False)
         else:
             values = (first, until, tag)
-            found = await self._server.ask(self._sql["days_of_tag"], *values, writes=False)
-        stored = [_tag_day(row) for row in found if row["minute"] is None]
-        parts = [_tag_part(row) for row in found if row["minute"] is not None]
-        return with_incoming(stored, parts, tag=tag)
+            found = await self._server.ask_row(self._sql["days_of_tag"], *values, writes=False)
+        assert found is not None
+        return with_incoming(_tag_days_of(found["days"]), _parts_of(found["entries"]), tag=tag)
 
     # ---------------------------------------------------------------- within the roll-up
 
@@ -86,7 +84,7 @@ class PostgresBreakdowns:
         return await self._server.ask_row(self._sql["any_tag_entry"], writes=False) is not None
 
     async def add_periods(self, link: Link, parts: Sequence[Minute]) -> None:
-        """Merge the minutes of counter entries into hours and days."""
+        """Merge the minutes of counter entries into longer periods."""
         sums = [
             {"length": length, **roll_up.as_row(part)}
             for length in _LONG_PERIODS
@@ -104,16 +102,17 @@ class PostgresBreakdowns:
             kept = kept_weights(stored, incoming)
             touched = sorted(touched_tags(kept, stored, incoming))
             known = await link.fetch(self._sql["tag_rows"], day, touched)
-            change = change_day(kept, [_tag_day(row) for row in known], incoming)
+            change = change_day(kept, [_tag_day_of(row["whole"]) for row in known], incoming)
             if change.delete:
                 await link.fetch(self._sql["delete_tag_rows"], day, list(change.delete))
             await link.fetch(self._sql["put_tag_rows"], day, *_columns(change.put))
         return len(entries)
 
     async def purge(self, before: Instant, limit: int) -> None:
-        """Delete old hours, days and tags, up to a limit of each."""
+        """Delete old periods and tags, up to a limit of each."""
         for length in _LONG_PERIODS:
             await self._server.ask(self._sql["purge_periods"], length, before - length, limit)
+        await self._server.ask(self._sql["purge_short_periods"], FIVE_MINUTES, limit)
         await self._server.ask(self._sql["purge_tag_days"], before - DAY, limit)
 
 
@@ -121,21 +120,9 @@ def _columns(days: Sequence[TagDay]) -> list[list[Any]]:
     return [
         [day.tag for day in days],
         [day.weight for day in days],
-        [rows.as_json(day.total) for day in days],
-        [rows.as_json(day.tasks) for day in days],
-        [rows.as_json(day.hours) for day in days],
+        [rows.as_json(day.summary) for day in days],
+        [rows.as_json(day) for day in days],
     ]
-
-
-def _tag_day(row: Row) -> TagDay:
-    return TagDay(
-        day=row["day"],
-        tag=row["tag"],
-        weight=row["weight"],
-        total=_sums_of(row["total"]),
-        tasks=_tasks_of(row["tasks"]),
-        hours=_hours_of(row["hours"]),
-    )
 
 
 def _tag_part(row: Row) -> TagPart:

@@ -17,12 +17,16 @@ from .connection.server import Server
 from .notify.notifier import Notifier
 
 MAY_BE_STORED: Final = "the job may be stored"
-# What ``enqueue_and_notify`` calls.
-PROCEDURE: Final = "enqueue_and_notify_v1"
+
+
+def procedure_of(statement: str) -> str:
+    """What a statement that stores jobs and notifies calls."""
+    return f"{statement}_v1"
 
 
 class DirectEnqueuer:
-    """Stores one job without options, and notifies in the same statement or later."""
+    """Stores one job, which may have a link to its parent but no other option, and notifies in the
+    same statement or later."""
 
     def __init__(
         self, server: Server, notifier: Notifier, sql: Mapping[str, str], limit_s: float
@@ -33,17 +37,23 @@ class DirectEnqueuer:
         self._limit_s = limit_s
 
     def store(
-        self, lent: DirectConnection, queue: str, values: Sequence[Any]
+        self,
+        lent: DirectConnection,
+        queue: str,
+        name: str,
+        and_notify: str,
+        values: Sequence[Any],
     ) -> tuple[int, Instant] | None:
         """The key and the time of the job; None if nothing was stored and ``enqueue`` has to. The
-        caller holds the lock of ``lent``; ``values`` are those of ``enqueue_one``."""
+        caller holds the lock of ``lent``; ``values`` are those of the statement ``name``, which
+        ``and_notify`` can replace."""
         if not lent.is_usable():
             return None
-        pending, name = self._notifier.direct, "enqueue_one"
+        pending = self._notifier.direct
         values = (self._server.store_clock.bind(), *values)
         text = pending.text(queue, lent.loop)
         if text is not None:
-            name, values = "enqueue_and_notify", (self._server.address.channel, text, *values)
+            name, values = and_notify, (self._server.address.channel, text, *values)
         try:
             texts = [None if value is None else str(value).encode() for value in values]
         except UnicodeEncodeError:
@@ -52,7 +62,9 @@ class DirectEnqueuer:
             return None
         reply = self._reply(lent, name)
         if reply.error is not None:
-            after = text is not None and error_mapping.may_follow_commit(reply.error, PROCEDURE)
+            after = text is not None and error_mapping.may_follow_commit(
+                reply.error, procedure_of(name)
+            )
             if after or reply.complete:
                 location = self._server.address.location
                 raise Unknown(f"{location}: {reply.error}; {MAY_BE_STORED}") from reply.error

@@ -13,16 +13,19 @@ from operator import attrgetter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from msgspec import structs
+
 from forge_jobs.core import ids
 from forge_jobs.core.errors import ForgeError, Invalid, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.parent import is_link
 from forge_jobs.core.status import JobStatus
 
 from . import rows, sql_files
 from .connection import error_mapping
 from .connection.driver import Row
 from .connection.server import Link, Server
-from .direct_enqueue import MAY_BE_STORED, PROCEDURE, DirectEnqueuer
+from .direct_enqueue import MAY_BE_STORED, DirectEnqueuer, procedure_of
 from .notify.notifier import Notifier
 
 # Jobs per statement: at most as many as a block of keys has (see the table ``jobs``).
@@ -36,8 +39,12 @@ _KEYED_WAIT_S: Final = 0.1
 _MAX_JSON_JOBS: Final = 50
 _LIMIT_S: Final = 60.0
 _PENDING: Final = JobStatus.PENDING
-# Statements that ``enqueue_and_notify`` can replace.
-_WITH_NOTIFY: Final = ("enqueue_one", "enqueue_alike")
+# Statements that another one can replace, which notifies too.
+_WITH_NOTIFY: Final = {
+    "enqueue_one": "enqueue_and_notify",
+    "enqueue_alike": "enqueue_and_notify",
+    "enqueue_children": "enqueue_children_and_notify",
+}
 # Bytes. Larger payloads are stored in a table of their own.
 _MAX_INLINE_PAYLOAD: Final = 2_048
 # Separates payloads; JSON contains this character only escaped.
@@ -53,6 +60,8 @@ _options: Final = attrgetter(
     )
 )
 _NO_OPTIONS: Final = _options(NewJob(kind="any", queue="any"))
+# Statements that a synchronous caller sends on its own thread.
+_DIRECT: Final = ("enqueue_one", "enqueue_children")
 
 _Call = tuple[Sequence[NewJob], "asyncio.Future[list[Enqueued]]"]
 _Batches = WeakKeyDictionary[asyncio.AbstractEventLoop, "_Batch"]
@@ -102,7 +111,7 @@ class Enqueuer:
         if len(jobs) != 1 or self._server.pooled or not self._server.opened:
             return None
         name, values = self._statement(jobs)
-        if name != "enqueue_one":
+        if name not in _DIRECT:
             return None
         if lent is None:
             self._wanted_by = jobs
@@ -110,7 +119,7 @@ class Enqueuer:
         if not lent.is_free():
             return None
         with lent.lock:
-            found = self._direct.store(lent, jobs[0].queue, values)
+            found = self._direct.store(lent, jobs[0].queue, name, _WITH_NOTIFY[name], values)
         if found is None:
             self._wanted_by = jobs
             return None
@@ -189,11 +198,9 @@ class Enqueuer:
             return await self._ask(name, values, len(jobs)), False
         try:
             values = (self._server.address.channel, text, self._server.store_clock.bind(), *values)
-            found = await self._server.ask(
-                self._sql["enqueue_and_notify"], *values, limit_s=_LIMIT_S
-            )
+            found = await self._server.ask(self._sql[_WITH_NOTIFY[name]], *values, limit_s=_LIMIT_S)
         except ForgeError as error:
-            if error_mapping.may_follow_commit(error, PROCEDURE):
+            if error_mapping.may_follow_commit(error, procedure_of(_WITH_NOTIFY[name])):
                 what = MAY_BE_STORED if len(jobs) == 1 else f"{len(jobs)} jobs may be stored"
                 raise Unknown(f"{error}; {what}") from error.__cause__
             raise
@@ -241,7 +248,11 @@ class Enqueuer:
         """The statement that stores these jobs, and its arguments: a short one for jobs that differ
         only in small payloads."""
         first = jobs[0]
-        if _options(first) != _NO_OPTIONS:
+        link = first.options
+        if link is None:
+            if _options(first) != _NO_OPTIONS:
+                return self._general(jobs)
+        elif not is_link(link) or _options(structs.replace(first, options=None)) != _NO_OPTIONS:
             return self._general(jobs)
         shape, payloads = _shape(first), list[bytes]()
         for job in jobs:
@@ -252,9 +263,10 @@ class Enqueuer:
         joined = _SEPARATOR.encode().join(payloads).decode()
         if joined.count(_SEPARATOR) >= len(jobs) or not all(payloads):
             return self._general(jobs)
-        return "enqueue_one" if len(jobs) == 1 else "enqueue_alike", (
-            first.kind, first.queue, first.priority, first.max_attempts, joined,
-        )  # fmt: skip
+        values = (first.kind, first.queue, first.priority, first.max_attempts, joined)
+        if link is not None:
+            return "enqueue_children", (*values, rows.as_json(link))
+        return "enqueue_one" if len(jobs) == 1 else "enqueue_alike", values
 
     def _general(self, jobs: Sequence[NewJob]) -> tuple[str, Sequence[Any]]:
         if len(jobs) <= _MAX_JSON_JOBS:

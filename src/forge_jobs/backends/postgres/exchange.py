@@ -129,8 +129,9 @@ class Exchanger:
         found = await link.fetch(self._sql["dead_letters"], died) if died else ()
         jobs: list[NewJob] = []
         for row in found:
+            job_id = ids.job_id(row["id"], row["enqueued_at"], self._enqueuer.tag)
             letter = dead_letter.payload(
-                job_id=ids.job_id(row["id"], row["enqueued_at"], self._enqueuer.tag),
+                job_id=job_id,
                 kind=row["kind"],
                 queue=row["queue"],
                 attempts=row["attempts"],
@@ -141,7 +142,9 @@ class Exchanger:
             )
             on_dead = rows.successor_of(row["on_dead"])
             tags, trace = row["tags"] or (), row["trace"]
-            jobs.append(dead_letter.successor(on_dead, letter, tags=tags, trace=trace))
+            jobs.append(
+                dead_letter.successor(on_dead, letter, parent=job_id, tags=tags, trace=trace)
+            )
         return jobs
 
     async def _in_steps(

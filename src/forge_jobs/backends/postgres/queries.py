@@ -193,7 +193,10 @@ class Queries:
                 return None if row is None else (row[0], row[1])
             case KeysQuery(sources, below, batch):
                 queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
-                values = (below, batch, *queues, wanted.dedupe_key or "", wanted.group or "")
+                values = (
+                    below, batch, *queues, wanted.dedupe_key or "", wanted.group or "",
+                    wanted.parent or "",
+                )  # fmt: skip
                 found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
             case MatchQuery(keys) if wanted.error is None and not wanted.reads_payloads:
@@ -265,6 +268,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
         None if wanted.owners is None else list(wanted.owners),
         wanted.group,
+        wanted.parent,
     )  # fmt: skip
 
 
@@ -274,6 +278,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
     if wanted.dedupe_key is not None:
         return (*(("key",) if live else ()), *(("ended_key",) if ended else ()))
+    if wanted.parent is not None:
+        return (*(("child",) if live else ()), *(("ended_child",) if ended else ()))
     if wanted.group is not None:
         return (*(("group",) if live else ()), *(("ended_group",) if ended else ()))
     if counted is None or not wanted.statuses:

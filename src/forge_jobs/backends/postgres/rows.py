@@ -140,6 +140,7 @@ def record(row: Row, tag: int) -> JobRecord:
         options=None if options is None else _decode(options),
         has_steps=bool(row["steps"]),
         failed_runs=row["failed_runs"] or 0,
+        last_owner=row["owner"],
     )
 
 

@@ -9,13 +9,11 @@ from itertools import chain
 import msgspec
 
 from forge_jobs.core.counters import KindCount, Minute, by_period, group_minutes
-from forge_jobs.core.instant import DAY, HOUR, MINUTE, Instant
+from forge_jobs.core.instant import DAY, FIVE_MINUTES, HOUR, MINUTE, Instant
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tag_counts import (
     TagDay,
     TagPart,
-    TagSums,
-    TaskSums,
     change_day,
     days_of,
     kept_weights,
@@ -28,16 +26,14 @@ from .counters import BREAKDOWNS_SQL as SQL
 from .counters import Execute
 from .io.reader import Reader
 
-_LONG_PERIODS = (HOUR, DAY)
-# Rows of more days than these come without their hours, which are most of their text.
-_DAYS_WITH_HOURS = 2
+_LONG_PERIODS = (FIVE_MINUTES, HOUR, DAY)
+# Rows of more days than these come without hours and tasks, which are most of their text.
+_WHOLE_DAYS = 2
 _minutes_of = msgspec.json.Decoder(list[Minute]).decode
 _entries_of = msgspec.json.Decoder(list[list[Minute]]).decode
 _tag_entries_of = msgspec.json.Decoder(list[list[TagPart]]).decode
-_tag_parts_of = msgspec.json.Decoder(list[TagPart]).decode
-_sums_of = msgspec.json.Decoder(TagSums).decode
-_hours_of = msgspec.json.Decoder(dict[int, TagSums]).decode
-_tasks_of = msgspec.json.Decoder(tuple[TaskSums, ...]).decode
+_tag_days_of = msgspec.json.Decoder(list[TagDay]).decode
+_tag_day_of = msgspec.json.Decoder(TagDay).decode
 _encode = msgspec.json.encode
 
 
@@ -71,7 +67,7 @@ class SqliteBreakdowns:
 
 
 def roll_up(execute: Execute, parts: Sequence[Minute], limit: int) -> None:
-    """Merge the minutes of counter entries into hours and days, and entries by tag into days."""
+    """Merge the minutes of counter entries into longer periods, and entries by tag into days."""
     for length in _LONG_PERIODS:
         sums = by_period(parts, length)
         names = _text([(part.at, part.queue, part.kind) for part in sums])
@@ -87,9 +83,10 @@ def roll_up(execute: Execute, parts: Sequence[Minute], limit: int) -> None:
 
 
 def purge(execute: Execute, before: Instant, limit: int) -> None:
-    """Delete old hours, days and tags, up to a limit of each."""
+    """Delete old periods and tags, up to a limit of each."""
     for length in _LONG_PERIODS:
         execute(SQL["purge_periods"], (length, before - length, limit))
+    execute(SQL["purge_short_periods"], (FIVE_MINUTES, limit))
     execute(SQL["purge_tag_days"], (before - DAY, limit))
 
 
@@ -98,12 +95,12 @@ def _change_day(execute: Execute, day: Instant, incoming: Sequence[TagDay]) -> N
     kept = kept_weights(stored, incoming)
     touched = touched_tags(kept, stored, incoming)
     rows = execute(SQL["tag_rows"], (day, _text(sorted(touched)))).fetchall()
-    change = change_day(kept, [_tag_day(*row) for row in rows], incoming)
+    change = change_day(kept, [_tag_day_of(whole) for (whole,) in rows], incoming)
     if change.delete:
         execute(SQL["delete_tag_rows"], (day, _text(change.delete)))
     for row in change.put:
-        values = (_text(row.total), _text(row.tasks), _text(row.hours))
-        execute(SQL["put_tag_row"], (row.day, row.tag, row.weight, *values))
+        texts = (_text(row.summary), _text(row))
+        execute(SQL["put_tag_row"], (row.day, row.tag, row.weight, *texts))
 
 
 def _counts(connection: sqlite3.Connection) -> list[KindCount]:
@@ -154,29 +151,14 @@ def _tag_days(
     since: Instant, until: Instant, tag: str | None, connection: sqlite3.Connection
 ) -> list[TagDay]:
     if tag is None:
-        with_hours = until - since <= _DAYS_WITH_HOURS * DAY
-        found = connection.execute(SQL["tag_days"], (since, until, with_hours))
+        whole = until - since <= _WHOLE_DAYS * DAY
+        found = connection.execute(SQL["tag_days"], (since, until, whole))
     else:
         found = connection.execute(SQL["days_of_tag"], (_text(list(range(since, until, DAY))), tag))
-    stored: list[TagDay] = []
-    parts: list[TagPart] = []
-    for day, name, weight, total, tasks, hours in found.fetchall():
-        if day is None:
-            parts += _tag_parts_of(total)
-        else:
-            stored.append(_tag_day(day, name, weight, total, tasks, hours))
+    rows, entries = found.fetchone()
+    stored = _tag_days_of(rows)
+    parts = list(chain.from_iterable(_tag_entries_of(entries)))
     return with_incoming(stored, within(parts, since=since, until=until, tag=tag), tag=tag)
-
-
-def _tag_day(day: Instant, tag: str, weight: float, total: str, tasks: str, hours: str) -> TagDay:
-    return TagDay(
-        day=day,
-        tag=tag,
-        weight=weight,
-        total=_sums_of(total),
-        tasks=_tasks_of(tasks),
-        hours=_hours_of(hours),
-    )
 
 
 def _text(value: object) -> str:

@@ -9,18 +9,30 @@ from forge_jobs.backends.shared.rowwise.limit_buckets import BucketAssigner
 from forge_jobs.core import ids
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.parent import PARENT, VIA
 from forge_jobs.core.status import JobStatus
 
 from .io.operation import Batchable
 from .io.transaction import KEYS_SQL as SQL
 from .io.transaction import Tx
 from .io.writer import Writer
-from .rows import Row, bound_row, is_due, is_due_now, is_plain, needs_body, new_row
+from .rows import (
+    Row,
+    bound_row,
+    is_due,
+    is_due_now,
+    is_plain,
+    is_plain_child,
+    link_text,
+    needs_body,
+    new_row,
+)
 
 _TAKE_KEY: Final = SQL["take_key"]
 _BODY: Final = SQL["insert_body"]
 _INSERT_ONE: Final = SQL["insert_jobs"]
 _INSERT_SINGLE: Final = SQL["insert_single"]
+_INSERT_SINGLE_CHILD: Final = SQL["insert_single_child"]
 _INSERT_BATCH: Final = SQL["insert_batch"]
 _INSERT_BOUND: Final = SQL["insert_bound"]
 _INSERT_BOUND_BATCH: Final = SQL["insert_bound_batch"]
@@ -137,13 +149,12 @@ class _Run:
 
 
 def insert_single(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
-    """The short path for one plain job on the caller's thread; None, without effect, if it cannot
-    be taken."""
-    payload = job.payload
-    if not is_plain(job) or not is_due_now(job) or needs_body(payload):
+    """The short path for one plain job, or one with only a link to its parent, on the caller's
+    thread; None, without effect, if it cannot be taken."""
+    statement = _single_statement(job, now)
+    if statement is None:
         return None
-    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
-    key = writer.insert_here(_INSERT_SINGLE, values, notify_queue=job.queue)
+    key = writer.insert_here(*statement, notify_queue=job.queue)
     if key is None:
         return None
     if key % _INGEST_EVERY == 0:
@@ -153,16 +164,28 @@ def insert_single(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueu
 
 def insert_on_loop(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
     """The same on an event loop; it waits for no other writer."""
-    payload = job.payload
-    if not is_plain(job) or not is_due_now(job) or needs_body(payload):
+    statement = _single_statement(job, now)
+    if statement is None:
         return None
-    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
-    key = writer.insert_on_loop(_INSERT_SINGLE, values, notify_queue=job.queue)
+    key = writer.insert_on_loop(*statement, notify_queue=job.queue)
     if key is None:
         return None
     if key % _INGEST_EVERY == 0:
         writer.run_later(Tx.ingest)
     return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
+
+
+def _single_statement(job: NewJob, now: Instant) -> tuple[str, tuple[object, ...]] | None:
+    """The statement that stores one plain job, and its values; None for any other job."""
+    payload, rare = job.payload, job.options
+    if not is_due_now(job) or needs_body(payload):
+        return None
+    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
+    if rare is None:
+        return (_INSERT_SINGLE, values) if is_plain(job) else None
+    if not is_plain_child(job):
+        return None
+    return _INSERT_SINGLE_CHILD, (*values, link_text(rare[PARENT], rare[VIA]))
 
 
 def _key_holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:

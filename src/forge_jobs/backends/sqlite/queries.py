@@ -175,6 +175,7 @@ def _scan(
     queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
     extra_values: dict[str, tuple[object, ...]] = {
         "dedupe_key": (wanted.dedupe_key,), "error_group": (wanted.group,),
+        "parent": (wanted.parent,),
         "due": queues, "claimable": queues, "track": queues,
         **{status: (status,) for status in _INDEXED},
     }  # fmt: skip
@@ -213,6 +214,8 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     """The sources of keys: indexes of the wanted states, if each of them has a suitable one."""
     if wanted.dedupe_key is not None:
         return ("dedupe_key",)
+    if wanted.parent is not None:
+        return ("parent",)
     if wanted.group is not None:
         return ("error_group",)
     if counted is None or not wanted.statuses:
@@ -285,6 +288,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         pagination.payload_needle(wanted), wanted.finished_from, wanted.finished_until,
         None if wanted.owners is None else as_json(wanted.owners),
         wanted.group,
+        wanted.parent,
     )  # fmt: skip
 
 
@@ -349,4 +353,5 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         options=options.rare,
         has_steps=bool(slow_path & HAS_STEPS),
         failed_runs=details.failed_runs,
+        last_owner=owner,
     )

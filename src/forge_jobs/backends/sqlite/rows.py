@@ -1,5 +1,6 @@
 """A job in the table: the row of a transition, its options and its rarely changed details."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +11,7 @@ from forge_jobs.backends.shared.rowwise.limit_buckets import bound_lane
 from forge_jobs.core.declaration import routed
 from forge_jobs.core.instant import NEVER, Instant, after
 from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
+from forge_jobs.core.parent import PARENT, VIA, is_link
 from forge_jobs.core.status import TERMINAL, JobStatus
 
 # Bits of ``slow_path``.
@@ -225,6 +227,16 @@ def slow_path_bits(
 
 def is_plain(job: NewJob) -> bool:
     """Whether a job has no options: nothing to encode, and short paths at start and finish."""
+    return job.options is None and _is_bare(job)
+
+
+def is_plain_child(job: NewJob) -> bool:
+    """Whether the link to its parent is the only option of a job."""
+    return job.options is not None and is_link(job.options) and _is_bare(job)
+
+
+def _is_bare(job: NewJob) -> bool:
+    """Whether a job has no options but rare ones."""
     return (
         job.dedupe_key is None
         and job.timeout_s is None
@@ -233,11 +245,16 @@ def is_plain(job: NewJob) -> bool:
         and not job.tags
         and job.on_dead is None
         and job.trace is None
-        and job.options is None
         and job.lane is None
         and job.limit_key is None
         and not job.track
     )
+
+
+@lru_cache(maxsize=64)
+def link_text(parent: str, via: str) -> str:
+    """The options column of a job whose only option is its link; the same for a whole fan-out."""
+    return _encode(Options(rare={PARENT: parent, VIA: via})).decode()
 
 
 def is_due_now(job: NewJob) -> bool:
@@ -269,7 +286,7 @@ def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], b
         status, text, indexed_status = JobStatus.HELD, "held", "held"
     else:
         status, text, claimable = JobStatus.PENDING, "pending", 1
-    options, slow_path, expires_at = (None, 0, None) if is_plain(job) else _encode_options(job, now)
+    options, slow_path, expires_at = _options_columns(job, now)
     head = (
         text, job.queue, job.kind, job.priority, run_at, job.max_attempts, slow_path, now, due_at,
         expires_at, claimable, options, indexed_status, job.dedupe_key, job.limit_key, job.lane,
@@ -301,6 +318,15 @@ def bound_row(
         lane,
     )
     return status, head + bound_columns, payload
+
+
+def _options_columns(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:
+    rare = job.options
+    if rare is None:
+        return (None, 0, None) if _is_bare(job) else _encode_options(job, now)
+    if is_link(rare) and _is_bare(job):
+        return link_text(rare[PARENT], rare[VIA]), 0, None
+    return _encode_options(job, now)
 
 
 def _encode_options(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:

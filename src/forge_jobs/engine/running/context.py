@@ -17,6 +17,7 @@ from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, ManyBindable, NewJob
 from forge_jobs.core.outcome import Stopped
+from forge_jobs.core.parent import Via, with_parent
 from forge_jobs.engine.steps.context_steps import ContextSteps
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
@@ -230,7 +231,7 @@ class Context(ContextSteps):
         return self._link.stop_reason is not None
 
     def raise_if_cancelled(self) -> None:
-        """Leave the handler here if it was told to end."""
+        """Leave the handler here if it was told to end: ``ctx.raise_if_cancelled()``."""
         reason = self._link.stop_reason
         if reason is not None:
             raise Stopped(reason)
@@ -283,7 +284,8 @@ class Context(ContextSteps):
         return found
 
     def progress(self, fraction: float, note: str | None = None) -> None:
-        """How far the job is, from 0 to 1, with an optional note of at most 512 characters."""
+        """How far the job is, from 0 to 1, with an optional note of at most 512 characters:
+        ``ctx.progress(0.5, "rendered")``."""
         if not 0 <= fraction <= 1:
             raise BadOption(f"progress({fraction!r}) must lie between 0 and 1")
         text = None if note is None else _storable(note, MAX_NOTE_CHARS)
@@ -295,10 +297,10 @@ class Context(ContextSteps):
     def on_done(self, task: str, payload: object = ..., /, **kwargs: object) -> None: ...
 
     def on_done(self, task: Any, /, *args: Any, **kwargs: Any) -> None:
-        """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
-        self._link.add_successor(
-            self._environment.enqueuer.prepare(self._bound(task, args, kwargs))
-        )
+        """Enqueue a job in the transaction that finishes this one, and only if it succeeds:
+        ``ctx.on_done(send, "a@b.c")``."""
+        job = with_parent(self._bound(task, args, kwargs), self.job.id, Via.ON_DONE)
+        self._link.add_successor(self._environment.enqueuer.prepare(job))
 
     @overload
     def enqueue(self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs) -> Enqueued: ...
@@ -306,7 +308,8 @@ class Context(ContextSteps):
     def enqueue(self, task: str, payload: object = ..., /, **kwargs: object) -> Enqueued: ...
 
     def enqueue(self, task: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """Store a job now, from synchronous code; a kind takes its payload as one argument."""
+        """Store a job now, from synchronous code; a kind takes its payload as one argument:
+        ``ctx.enqueue(send, "a@b.c")``."""
         return self._environment.enqueuer.enqueue([self._bound(task, args, kwargs)])[0]
 
     @overload

@@ -7,6 +7,7 @@ same facts are fields of the record (``extra``).
 import logging
 from typing import Final
 
+from forge_jobs import config
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.events import name_and_key
 from forge_jobs.core.failing_line import failing_line
@@ -32,6 +33,7 @@ class RunLog:
 
     def __init__(self, tag: int, *, job_level: int = logging.DEBUG) -> None:
         self._tag = tag
+        self._web_url = config.web_url()
         self.job_level = job_level
         self.refused = 0
         self.failed = self.dead = self.put_off = 0
@@ -142,6 +144,7 @@ class RunLog:
             "attempt": job.attempts,
             "retry_in": finish.delay_s if finish.status is not JobStatus.DEAD else None,
             "error": error,
+            "job_url": self._job_url(public_id),
             IN_MESSAGE: _IN_MESSAGE | {"retry_in"},
         }
         message = job_message(
@@ -158,11 +161,12 @@ class RunLog:
     def _log_run(self, text: str, run: Run, **more: object) -> None:
         if _LOG.isEnabledFor(self.job_level):
             job, fields = run.job, {**run.log_fields(), **more}
+            link = {"job_url": self._job_url(run.id)}
             message = job_message(
                 text, kind=job.kind, id=run.id, queue=job.queue,
                 attempt=f"{job.attempts}/{job.max_attempts}",
             )  # fmt: skip
-            extra = {**fields, IN_MESSAGE: frozenset(fields)}
+            extra = {**fields, **link, IN_MESSAGE: frozenset(fields)}
             _LOG.log(self.job_level, "%s", message, extra=extra)
 
     def _log_finish(
@@ -172,7 +176,12 @@ class RunLog:
         public_id = job_id(finish.key, finish.enqueued_at, self._tag)
         fields = {"kind": finish.kind, "queue": finish.queue, "job_id": public_id, "error": shown}
         message = job_message(text, kind=finish.kind, id=public_id, queue=finish.queue, error=shown)
-        _LOG.log(level, "%s", message, extra={**fields, IN_MESSAGE: _IN_MESSAGE})
+        link = {"job_url": self._job_url(public_id)}
+        _LOG.log(level, "%s", message, extra={**fields, **link, IN_MESSAGE: _IN_MESSAGE})
+
+    def _job_url(self, public_id: str) -> str | None:
+        """Where Mission Control shows the job; None if nobody said where it is."""
+        return None if self._web_url is None else f"{self._web_url}/jobs/{public_id}"
 
 
 def _suspended_text(finish: Finish) -> str:

@@ -10,6 +10,7 @@ from forge_jobs.core.alert_values import Observed, QueueFacts, values_of, window
 from forge_jobs.core.alerts import AlertState, advance, announcements
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.status import JobStatus
+from forge_jobs.kit import redact
 from forge_jobs.kit.log import log_facts
 from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.alerts import AlertRules, StateChange, delivery_queue
@@ -23,6 +24,9 @@ _WAITING: Final = frozenset({JobStatus.PENDING, JobStatus.HELD})
 # A change of leadership takes shorter.
 _OVERDUE: Final = 60 * SECOND
 _MAX_HISTORIES: Final = 200
+_ERRORS_EVERY: Final = 30 * SECOND
+_ERRORS_SINCE: Final = 24 * 3_600 * SECOND
+_MAX_SUBJECT: Final = 160
 
 
 class Alerts:
@@ -38,6 +42,8 @@ class Alerts:
         self._interval_s = interval_s
         # What the last entry of each history says, and at which ticks it was read.
         self._missed: dict[str, tuple[tuple[Instant | None, Instant | None], int]] = {}
+
+        self._returned: tuple[Instant, dict[str, int]] = (0, {})
 
     async def tick(self) -> Next:
         """Look once at everything that rules ask for."""
@@ -100,7 +106,26 @@ class Alerts:
             },
             minutes=() if since is None else await metrics.minutes(since=since, until=now + 1),
             missed=await self._missed_ticks(now) if Condition.MISSED_SCHEDULE in conditions else {},
+            returned=await self._returned_errors(now)
+            if Condition.ERROR_RETURNED in conditions
+            else {},
         )
+
+    async def _returned_errors(self, now: Instant) -> dict[str, int]:
+        """Failures since their return of errors that were resolved, by id and title. Read every
+        half minute: groups are large. One that was not seen for a day counts as gone."""
+        read_at, returned = self._returned
+        if now - read_at >= _ERRORS_EVERY:
+            groups = await self._store.error_groups.seen(since=now - _ERRORS_SINCE)
+            returned = {
+                f"{one.id}: {redact.prose(one.title)}"[:_MAX_SUBJECT]: max(
+                    1, one.count_since(one.returned_at)
+                )
+                for one in groups
+                if one.returned_at is not None
+            }
+            self._returned = now, returned
+        return returned
 
     async def _missed_ticks(self, now: Instant) -> dict[str, int]:
         """Ticks that did not fire, by schedule: dropped with the last one, or overdue now."""

@@ -17,6 +17,7 @@ from .jobs_lanes import TestLanes
 from .jobs_liveness import TestDeregister, TestReap
 from .jobs_orders import TestOrders
 from .jobs_pages import TestGet, TestPages
+from .jobs_parents import TestParents
 from .jobs_random import TestRandomCalls
 from .jobs_retention import TestRetention
 from .jobs_running import TestNotes, TestRelease
@@ -81,6 +82,7 @@ __all__ = [
     "TestNotifications",
     "TestOrders",
     "TestPages",
+    "TestParents",
     "TestPeriods",
     "TestProcesses",
     "TestProgressAtTheEnd",

@@ -4,7 +4,7 @@ import pytest
 
 from forge_jobs.core.counters import KindCount, Minute
 from forge_jobs.core.histogram import histogram
-from forge_jobs.core.instant import DAY, HOUR, MINUTE
+from forge_jobs.core.instant import DAY, FIVE_MINUTES, HOUR, MINUTE
 from forge_jobs.core.outcome import Dead, Done, Failed, Missing
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tag_counts import MAX_VALUES, OTHER, TagDay, TagSums, TaskSums
@@ -86,6 +86,8 @@ class TestPeriods:
                 (start, "b", 0),
                 (start, "a", 3),
             ]
+            short = await periods(FIVE_MINUTES, since=start, until=until, queue="other")
+            assert [(one.at, one.enqueued) for one in short] == [(start + HOUR, 1)]
             minutes = await periods(MINUTE, since=start, until=until, kind="a")
             assert [minute.at - start for minute in minutes] == [0, 20 * MINUTE, 40 * MINUTE]
             await _roll_up_all(store)
@@ -113,6 +115,8 @@ class TestPeriods:
         clock.advance(2 * 86_400)
         await store.metrics.purge_minutes(before=clock.now(), limit=10)
         since = start - DAY
+        short = await store.breakdowns.periods(FIVE_MINUTES, since=since, until=clock.now())
+        assert short == []
         assert await store.breakdowns.periods(HOUR, since=since, until=clock.now()) == []
         assert await store.breakdowns.periods(DAY, since=since, until=clock.now()) == []
         assert await store.breakdowns.tag_days(since=since, until=clock.now()) == []
@@ -148,11 +152,13 @@ class TestTagDays:
             assert tenant.total == TagSums(
                 runs=3, done=1, retried=1, dead=1, ran_s=6.0, waited_s=3.0
             )
-            assert set(tenant.tasks) == {
+            [whole] = await _days(store, clock, "tenant:x")
+            assert (whole.total, whole.hours) == (tenant.total, tenant.hours)
+            assert set(whole.tasks) == {
                 TaskSums("q", "a", TagSums(2, 1, 1, 0, 4.0, 2.0)),
                 TaskSums("q", "b", TagSums(1, 0, 0, 1, 2.0, 1.0)),
             }
-            assert await _days(store, clock, "eu") == [eu]
+            assert [one.total for one in await _days(store, clock, "eu")] == [eu.total]
             assert await _days(store, clock, "unknown") == []
             await _roll_up_all(store)
 

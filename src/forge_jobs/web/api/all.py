@@ -14,6 +14,7 @@ from . import (
     queues,
     series,
     steps,
+    story,
     system,
     tasks,
     views,
@@ -22,8 +23,8 @@ from . import (
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
-    system, queues, workers, tasks, series, jobs, job_actions, steps, bulk, errors, cron, limits,
-    alerts, audit, views,
+    system, queues, workers, tasks, series, jobs, job_actions, steps, story, bulk, errors, cron,
+    limits, alerts, audit, views,
 )  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(

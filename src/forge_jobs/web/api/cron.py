@@ -9,11 +9,21 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import Overlap
 from forge_jobs.core.schedule_ticks import spec
+from forge_jobs.ops.schedule_runs import ScheduleRuns, schedule_runs
 from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, fire_view
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .parameters import Attempts, Body, KindName, Payload, QueueName, ScheduleName
+from .parameters import (
+    Attempts,
+    Body,
+    KindName,
+    Payload,
+    QueueName,
+    ScheduleName,
+    renamed,
+    required,
+)
 from .route import Routes
 
 routes = Routes()
@@ -71,7 +81,8 @@ class EnabledBody(Body, frozen=True, kw_only=True):
 class ExpressionBody(Body, frozen=True, kw_only=True):
     """A cron expression."""
 
-    expr: Expression
+    expression: Expression | None = None
+    expr: Expression | None = None
 
 
 class DedupeBody(Body, frozen=True, kw_only=True):
@@ -122,6 +133,13 @@ async def get_schedule(context: RequestContext, name: ScheduleName) -> ScheduleV
     return await context.schedule_actions.get(name)
 
 
+@routes.get("/cron/{name}/runs")
+async def get_runs(context: RequestContext, name: ScheduleName) -> ScheduleRuns:
+    """The last 30 runs with their results, the next five times, the expression in words, and why
+    it does not run."""
+    return await schedule_runs(context.store, name, clock=context.clock)
+
+
 @routes.get("/cron/{name}/history")
 async def history(context: RequestContext, name: ScheduleName) -> tuple[FireView, ...]:
     """The last ticks of a schedule, newest first."""
@@ -167,7 +185,9 @@ async def set_enabled(context: RequestContext, name: ScheduleName, body: Enabled
 @routes.post("/cron/{name}/expr")
 async def set_expression(context: RequestContext, name: ScheduleName, body: ExpressionBody) -> None:
     """Set the cron expression."""
-    await context.schedule_actions.edit(name, ScheduleChange(expression=body.expr))
+    given = renamed("expression", body.expression, "expr", body.expr)
+    change = ScheduleChange(expression=required("expression", given))
+    await context.schedule_actions.edit(name, change)
 
 
 @routes.post("/cron/{name}/dedupe")

@@ -31,6 +31,7 @@ from .parameters import (
     Timestamp,
     check_time,
     job_statuses,
+    renamed,
 )
 from .route import Routes
 
@@ -46,6 +47,7 @@ class EnqueueBody(Body, frozen=True, kw_only=True):
 
     kind: KindName
     payload: Payload = None
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
     dedupe_key: KeyText | None = None
     run_at: Timestamp | None = None
@@ -98,6 +100,7 @@ class ByStatusBody(Body, frozen=True, kw_only=True):
     """Jobs by state, of one queue or all."""
 
     status: Status
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
 
 
@@ -105,6 +108,7 @@ class OlderThanBody(Body, frozen=True, kw_only=True):
     """Jobs by age, of one queue or all."""
 
     days: Days
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
 
 
@@ -130,7 +134,7 @@ class DeletedJobs(Struct, frozen=True):
 async def enqueue(context: RequestContext, body: EnqueueBody) -> EnqueuedJob:
     """Enqueue a job."""
     options: dict[str, Any] = {
-        "queue": body.queue_name,
+        "queue": renamed("queue", body.queue, "queue_name", body.queue_name),
         "dedupe_key": body.dedupe_key,
         "run_at": None if body.run_at is None else check_time("run_at", body.run_at),
         "delay": body.delay_seconds,
@@ -210,8 +214,9 @@ async def delete_by_status(context: RequestContext, body: ByStatusBody) -> Actio
 @routes.post("/jobs/delete-done-older-than", role=Role.ADMIN)
 async def delete_done_older_than(context: RequestContext, body: OlderThanBody) -> DeletedJobs:
     """Delete jobs that were done so many days ago."""
-    names = [body.queue_name]
-    if body.queue_name is None:
+    chosen = renamed("queue", body.queue, "queue_name", body.queue_name)
+    names = [chosen]
+    if chosen is None:
         names = list({count.queue: None for count in await context.store.metrics.counts()})
     deleted = 0
     for name in names:
@@ -233,7 +238,8 @@ async def _enqueue(
 
 
 def _by_status(body: ByStatusBody) -> Selection:
-    return Selection(filter=Filter(queue=body.queue_name, statuses=job_statuses((body.status,))))
+    queue = renamed("queue", body.queue, "queue_name", body.queue_name)
+    return Selection(filter=Filter(queue=queue, statuses=job_statuses((body.status,))))
 
 
 def _result(totals: Acted) -> ActionResult:

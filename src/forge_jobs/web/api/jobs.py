@@ -17,6 +17,7 @@ from forge_jobs.web.request_context import RequestContext
 from .parameters import (
     Body,
     CursorText,
+    GroupId,
     JobFilter,
     JobId,
     KeyText,
@@ -29,6 +30,7 @@ from .parameters import (
     Sort,
     Status,
     Timestamp,
+    renamed,
 )
 from .route import BadRequest, Routes
 
@@ -72,6 +74,7 @@ class ListJobsQuery(Struct, frozen=True, kw_only=True):
     tag: KeyText | None = None
     dedupe_key: KeyText | None = None
     error: SearchText | None = None
+    group: GroupId | None = None
     since: Timestamp | None = field(default=None, name="from")
     until: Timestamp | None = field(default=None, name="to")
     payload_search: SearchText | None = None
@@ -97,6 +100,7 @@ class JobCount(Struct, frozen=True):
 class NewestJobsQuery(Struct, frozen=True, kw_only=True):
     """The newest jobs of one queue, or of all."""
 
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
     limit: Limit = 100
 
@@ -104,6 +108,7 @@ class NewestJobsQuery(Struct, frozen=True, kw_only=True):
 class KindsQuery(Struct, frozen=True, kw_only=True):
     """Kinds of one queue, or of all."""
 
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
 
 
@@ -143,6 +148,7 @@ async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
         tag=query.tag,
         dedupe_key=query.dedupe_key,
         error=query.error,
+        group=query.group,
         since=query.since,
         until=query.until,
         payload_search=query.payload_search,
@@ -174,14 +180,16 @@ async def count_jobs(context: RequestContext, body: CountJobsBody) -> JobCount:
 @routes.get("/jobs/failed")
 async def list_failed(context: RequestContext, query: NewestJobsQuery) -> tuple[JobSummary, ...]:
     """Jobs that failed and will be retried."""
-    job_filter = Filter(queue=query.queue_name, statuses=(JobStatus.FAILED,))
+    queue = renamed("queue", query.queue, "queue_name", query.queue_name)
+    job_filter = Filter(queue=queue, statuses=(JobStatus.FAILED,))
     return (await queries.jobs(context.store, job_filter, limit=query.limit)).jobs
 
 
 @routes.get("/jobs/scheduled")
 async def list_scheduled(context: RequestContext, query: NewestJobsQuery) -> tuple[JobSummary, ...]:
     """Jobs scheduled for later, at most 500."""
-    job_filter = Filter(queue=query.queue_name, statuses=(JobStatus.SCHEDULED,))
+    queue = renamed("queue", query.queue, "queue_name", query.queue_name)
+    job_filter = Filter(queue=queue, statuses=(JobStatus.SCHEDULED,))
     page = await queries.jobs(context.store, job_filter, limit=min(query.limit, _MAX_SCHEDULED))
     return page.jobs
 
@@ -190,7 +198,7 @@ async def list_scheduled(context: RequestContext, query: NewestJobsQuery) -> tup
 async def list_kinds(context: RequestContext, query: KindsQuery) -> tuple[str, ...]:
     """Kinds that workers have published."""
     queues_by_kind = {**await context.store.queues.kinds()}
-    queue_name = query.queue_name
+    queue_name = renamed("queue", query.queue, "queue_name", query.queue_name)
     return tuple(
         sorted(kind for kind, queue in queues_by_kind.items() if queue_name in (None, queue))
     )

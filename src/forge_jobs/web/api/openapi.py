@@ -12,6 +12,7 @@ from msgspec import Struct
 from forge_jobs.web.error_responses import Problem
 
 from .all import ROUTES
+from .field_texts import describe, describe_parameter, example_of
 from .route import Route, TextBody
 
 _REF_TEMPLATE: Final = "#/components/schemas/{name}"
@@ -35,9 +36,12 @@ def openapi_document(root: str, *, read_only: bool) -> dict[str, Any]:
     types = _schema_types(routes)
     type_schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
     schemas = dict(zip(map(_type_key, types), type_schemas, strict=True))
+    components = {name: _without_example(one) for name, one in components.items()}
+    describe(components)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(openapi_path(route), {})[route.method.lower()] = _operation(route, schemas)
+        operation = _with_examples(_operation(route, schemas), components)
+        paths.setdefault(openapi_path(route), {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {
@@ -48,7 +52,7 @@ def openapi_document(root: str, *, read_only: bool) -> dict[str, Any]:
         "servers": [{"url": root or "/"}],
         "paths": paths,
         "components": {
-            "schemas": {name: _without_example(one) for name, one in components.items()},
+            "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
@@ -104,6 +108,14 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
+def _with_examples(operation: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """The operation with an example of its body and of its answer."""
+    contents = [operation.get("requestBody", {}), operation["responses"].get("200", {})]
+    for content in (one for part in contents for one in part.get("content", {}).values()):
+        content["example"] = example_of(content["schema"], components)
+    return operation
+
+
 def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": schemas[_type_key(type_)]}
@@ -111,7 +123,7 @@ def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     if route.query is not None:
         parameters.extend(_query_parameters(route.query, schemas))
-    return parameters
+    return [describe_parameter(route.path, one) for one in parameters]
 
 
 def _query_parameters(query: type[Struct], schemas: dict[str, Any]) -> list[dict[str, Any]]:

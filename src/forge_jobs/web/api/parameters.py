@@ -4,7 +4,7 @@ Constraints are in the annotations, so that they are in the OpenAPI document, to
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, field
 
@@ -39,6 +39,9 @@ ScheduleName: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.
 LimitName: TypeAlias = Annotated[str, Meta(pattern="^(queue|task):[A-Za-z0-9_.:-]{1,127}$")]
 JobId: TypeAlias = Annotated[str, Meta(pattern="^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$")]
 OperationId: TypeAlias = JobId
+GroupId: TypeAlias = Annotated[
+    str, Meta(pattern="^[0-9a-z]{1,40}$", description="The id of an error group.")
+]
 WorkerName: TypeAlias = Annotated[str, Meta(pattern="^[^/\\s][^/]{0,254}$")]
 KeyText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 SearchText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -69,8 +72,27 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of request bodies; unknown fields are an error."""
 
 
+T = TypeVar("T")
+
+
+def renamed(name: str, value: T | None, old_name: str, old_value: T | None) -> T | None:
+    """The value of a field that has an old name, which is accepted; BadRequest if both are given
+    and differ."""
+    if value is not None and old_value is not None and value != old_value:
+        raise BadRequest(old_name, f"{old_name} is the old name of {name}: send {name} alone")
+    return old_value if value is None else value
+
+
+def required(name: str, value: T | None) -> T:
+    """The value; BadRequest if it is missing."""
+    if value is None:
+        raise BadRequest(name, f"{name}: Object missing required field `{name}`")
+    return value
+
+
 class JobFilter(Body, frozen=True, kw_only=True):
-    """Conditions that must all hold; ``from`` and ``to`` refer to the time of the enqueue."""
+    """Conditions that must all hold; ``from`` and ``to`` refer to the time of the enqueue,
+    ``group`` to the error group of the last failed attempt."""
 
     queues: Annotated[tuple[QueueName, ...], Meta(max_length=100)] = ()
     kinds: Annotated[tuple[KindName, ...], Meta(max_length=100)] = ()
@@ -78,6 +100,7 @@ class JobFilter(Body, frozen=True, kw_only=True):
     tag: KeyText | None = None
     dedupe_key: KeyText | None = None
     error: SearchText | None = None
+    group: GroupId | None = None
     since: Timestamp | None = field(default=None, name="from")
     until: Timestamp | None = field(default=None, name="to")
     payload_search: SearchText | None = None
@@ -91,6 +114,7 @@ class JobFilter(Body, frozen=True, kw_only=True):
             tag=self.tag,
             dedupe_key=self.dedupe_key,
             error=self.error,
+            group=self.group,
             enqueued_from=to_instant("from", self.since),
             enqueued_until=to_instant("to", self.until),
         )

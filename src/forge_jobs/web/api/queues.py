@@ -11,7 +11,7 @@ from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
 from .job_actions import DeletedJobs
-from .parameters import Body, Days, QueueName, Seconds, Slots
+from .parameters import Body, Days, QueueName, Seconds, Slots, renamed, required
 from .route import BadRequest, Routes
 
 routes = Routes()
@@ -26,7 +26,8 @@ class PausedBody(Body, frozen=True, kw_only=True):
 class MaxWorkersBody(Body, frozen=True, kw_only=True):
     """Cluster-wide slots."""
 
-    n: Slots
+    slots: Slots | None = None
+    n: Slots | None = None
 
 
 class RetentionBody(Body, frozen=True, kw_only=True):
@@ -73,7 +74,8 @@ async def put_queue(context: RequestContext, name: QueueName, body: QueueBody) -
 @routes.post("/queue/{name}/max-workers")
 async def set_max_workers(context: RequestContext, name: QueueName, body: MaxWorkersBody) -> None:
     """Set the cluster-wide slots of a queue."""
-    await context.job_actions.set_queue(name, QueueChange(slots=body.n))
+    slots = required("slots", renamed("slots", body.slots, "n", body.n))
+    await context.job_actions.set_queue(name, QueueChange(slots=slots))
 
 
 @routes.post("/queue/{name}/paused")

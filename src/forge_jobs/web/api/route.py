@@ -95,7 +95,7 @@ class Routes:
                     method=method,
                     path=path,
                     role=role,
-                    summary=(inspect.getdoc(endpoint) or "").partition("\n")[0],
+                    summary=" ".join((inspect.getdoc(endpoint) or "").partition("\n\n")[0].split()),
                     endpoint=endpoint,
                     parameters=parameters,
                     query=hints.get("query"),
@@ -174,8 +174,31 @@ def _convert(value: Any, type_: Any, default_field: str, *, strict: bool) -> Any
         return msgspec.convert(value, type_, strict=strict)
     except msgspec.ValidationError as error:
         message, _, location = str(error).partition(" - at `$")
-        field = location.strip("`").lstrip(".") or default_field
-        raise BadRequest(field, f"{field}: {message}") from error
+        path = location.strip("`").lstrip(".")
+        field = path or default_field
+        allowed = _allowed_fields(type_, path) if "unknown field" in message else ()
+        remedy = f": use {', '.join(allowed)}" if allowed else ""
+        raise BadRequest(field, f"{field}: {message}{remedy}") from error
+
+
+def _allowed_fields(type_: Any, path: str) -> tuple[str, ...]:
+    """The fields of the Struct at a path below a Struct; empty if there is none."""
+    for name in filter(None, path.split(".")):
+        struct = _struct_in(type_)
+        fields = () if struct is None else msgspec.structs.fields(struct)
+        known = {field.encode_name: field.type for field in fields}
+        type_ = known.get(name.partition("[")[0])
+    struct = _struct_in(type_)
+    if struct is None:
+        return ()
+    return tuple(field.encode_name for field in msgspec.structs.fields(struct))
+
+
+def _struct_in(type_: Any) -> type[Struct] | None:
+    """The Struct that a type is, or that a union or annotation contains."""
+    if isinstance(type_, type) and issubclass(type_, Struct):
+        return type_
+    return next(filter(None, map(_struct_in, get_args(type_))), None)
 
 
 def _reject_nul(field: str, *values: str) -> None:

@@ -8,7 +8,7 @@ from forge_jobs.ops import queries
 from forge_jobs.ops.views import WorkerView
 from forge_jobs.web.request_context import RequestContext
 
-from .parameters import Body, QueueName, WorkerName
+from .parameters import Body, QueueName, WorkerName, renamed
 from .route import Routes
 
 routes = Routes()
@@ -17,6 +17,7 @@ routes = Routes()
 class ProcessesQuery(Struct, frozen=True, kw_only=True):
     """The processes of one queue, or of all."""
 
+    queue: QueueName | None = None
     queue_name: QueueName | None = None
 
 
@@ -42,7 +43,7 @@ class QuietedWorker(Struct, frozen=True):
 @routes.get("/queue/processes")
 async def list_processes(context: RequestContext, query: ProcessesQuery) -> tuple[WorkerView, ...]:
     """Live worker processes, of one queue or all."""
-    queue_name = query.queue_name
+    queue_name = renamed("queue", query.queue, "queue_name", query.queue_name)
     workers = await queries.workers(context.store, clock=context.clock)
     return tuple(worker for worker in workers if queue_name is None or queue_name in worker.queues)
 

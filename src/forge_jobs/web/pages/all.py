@@ -4,6 +4,7 @@ from typing import Final
 
 from . import (
     alerts,
+    api_reference,
     audit,
     capacity,
     cron,
@@ -42,6 +43,8 @@ PAGES: Final[tuple[PageSpec, ...]] = (
     health.PAGE,
     audit.PAGE,
     job.PAGE,
+    api_reference.PAGE,
+    api_reference.GROUP_PAGE,
     job.STEP_PAGE,
     timeline.PAGE,
 )

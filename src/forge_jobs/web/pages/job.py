@@ -8,19 +8,22 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.status import RETRYABLE
 from forge_jobs.ops import queries, steps
 from forge_jobs.ops.actions import APPLIES_TO, Action
+from forge_jobs.ops.story import story
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
 from .commands import forge_command
 from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
+from .story import story_picture
 from .waterfall import PAGE_STEPS, waterfall
 
 _ACTIONS: Final = (Action.RETRY, Action.RUN_NOW, Action.CANCEL, Action.DUPLICATE, Action.DELETE)
 
 
 async def view(context: RequestContext, params: Params) -> TemplateVars:
-    job, page = await asyncio.gather(
+    job, told, page = await asyncio.gather(
         queries.job(context.store, params["id"], clock=context.clock),
+        story(context.store, params["id"], clock=context.clock),
         steps.job_steps(
             context.store,
             params["id"],
@@ -31,6 +34,8 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
     )
     return {
         "steps": waterfall(page, job),
+        "story": told,
+        "picture": story_picture(told, page, job),
         "may_retry_from": job.status in RETRYABLE,
         "job": job,
         "title": job.kind,

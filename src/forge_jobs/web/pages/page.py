@@ -29,11 +29,13 @@ class PageSpec(Struct, frozen=True, kw_only=True):
 
 
 class Notice(Struct, frozen=True):
-    """The result of an action in one sentence, and the ``forge`` command with the same effect."""
+    """The result of an action in one sentence, and the ``forge`` command and the API call (with
+    curl) that have the same effect."""
 
     text: str
     command: str = ""
     bad: bool = False
+    curl: str = ""
 
 
 class FormSpec(Struct, frozen=True, kw_only=True):

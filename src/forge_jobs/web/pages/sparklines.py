@@ -1,7 +1,7 @@
 """Sparklines of a queue's last minutes: bars as SVG paths, rendered on the server."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ HEIGHT: Final = 24
 _STEP: Final = 4
 _BAR: Final = 3
 _FEWEST: Final = 4
-_EACH: Final = {"1h": "a minute", "6h": "an hour", "24h": "an hour", "7d": "a day", "30d": "a day"}
+_MOST: Final = 40
 
 
 class Sparkline(Struct, frozen=True, kw_only=True):
@@ -19,6 +19,13 @@ class Sparkline(Struct, frozen=True, kw_only=True):
     succeeded: str
     failed: str
     label: str
+
+
+class TrendBar(NamedTuple):
+    """One bar of a trend."""
+
+    succeeded: int
+    failed: int
 
 
 class TrendLike(Protocol):
@@ -31,11 +38,17 @@ class TrendLike(Protocol):
 
 
 def trend(points: Sequence[TrendLike], range_name: str) -> Sparkline | None:
-    """The bars of a range by its name, such as ``24h``; None if all are empty, or too few to see a
-    trend."""
+    """The bars of a range by its name, such as ``24h``, at most about 40 of them; None if all are
+    empty, or too few to see a trend."""
     if len(points) < _FEWEST:
         return None
-    return sparkline(points, span=range_name, each=_EACH[range_name])
+    size = -(-len(points) // _MOST)
+    groups = [points[max(end - size, 0) : end] for end in range(len(points), 0, -size)]
+    bars = [
+        TrendBar(sum(one.succeeded for one in group), sum(one.failed for one in group))
+        for group in reversed(groups)
+    ]
+    return sparkline(bars, span=range_name, each="in one bar")
 
 
 def sparkline(

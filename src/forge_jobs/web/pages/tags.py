@@ -12,7 +12,7 @@ from forge_jobs.web.request_context import RequestContext
 from .page import PageSpec, Params, TemplateVars
 from .sparklines import trend
 
-_ROWS: Final = 100
+_ROWS: Final = 50
 COLUMNS: Final = (
     ("Tag", TagSort.NAME, False),
     ("Runs", TagSort.RUNS, True),

@@ -14,7 +14,7 @@ from .heat_map import heat_picture
 from .page import PageSpec, Params, TemplateVars
 from .sparklines import trend
 
-_ROWS: Final = 100
+_ROWS: Final = 50
 _RECENT: Final = 10
 # The columns of the list: title, what it is sorted by, whether it is a number.
 COLUMNS: Final = (

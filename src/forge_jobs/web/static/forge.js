@@ -147,9 +147,30 @@
       command.textContent = given.command;
       line.appendChild(command);
     }
+    if (given.curl) line.appendChild(copyButton("Copy as curl", given.curl));
     $("#notices").appendChild(line);
     setTimeout(function () { line.remove(); }, given.bad ? 12000 : 7000);
   }
+
+  function copyButton(label, text) {
+    var button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet";
+    button.textContent = label;
+    button.dataset.copyText = text;
+    button.dataset.copy = "";
+    return button;
+  }
+
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest && event.target.closest("[data-copy]");
+    if (!button || !navigator.clipboard) return;
+    var label = button.textContent;
+    navigator.clipboard.writeText(button.dataset.copyText || $(button.dataset.copy).textContent).then(function () {
+      button.textContent = "Copied";
+      setTimeout(function () { button.textContent = label; }, 2000);
+    }, function () { /* not allowed: the text can be selected */ });
+  });
 
   document.addEventListener("forge:notice", function (event) {
     notice(event.detail);
@@ -169,12 +190,15 @@
 
   var confirmed = new WeakSet(), questions = 0;
 
-  function askConfirmation(title, command, verb) {
+  function askConfirmation(title, command, verb, curl) {
     var dialog = $("#confirm"), yes = $("#confirm-yes"), question = ++questions;
     $("#confirm-title").textContent = title;
     yes.textContent = verb;
     yes.className = /^(cancel|delete|lift)/i.test(verb) ? "danger strong" : "primary";
     $("#confirm-command").textContent = command || "";
+    $("#confirm-command").parentNode.hidden = !command;
+    $("#confirm-curl").textContent = curl || "";
+    $("#confirm-call").hidden = !curl;
     dialog.returnValue = "no";
     dialog.showModal();
     return new Promise(function (resolve) {
@@ -194,7 +218,7 @@
     if (!form.dataset.confirm) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    askConfirmation(form.dataset.confirm, form.dataset.command, $("button", form).textContent.trim()).then(function (yes) {
+    askConfirmation(form.dataset.confirm, form.dataset.command, $("button", form).textContent.trim(), form.dataset.curl).then(function (yes) {
       if (yes) { confirmed.add(form); form.requestSubmit(); }
     });
   }, true);
@@ -379,6 +403,17 @@
     if (event.target.dataset.do === "theme") setTheme(event.target.value);
     if (event.target.dataset.do === "zone") { window.forgeTimes.setZone(event.target.value); window.forgeCharts.draw(true); }
     if (event.target.dataset.do === "refresh") { save("pace", event.target.value); setRefresh(event.target.value); }
+  });
+  // browsers without a clipboard, or without https, get no button
+  if (navigator.clipboard) document.documentElement.classList.add("copies");
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest ? event.target.closest("[data-copy]") : null;
+    if (!button) return;
+    var source = document.getElementById(button.dataset.copy);
+    navigator.clipboard.writeText(source ? source.textContent : "").then(function () {
+      button.textContent = "Copied";
+      setTimeout(function () { button.textContent = "Copy"; }, 2000);
+    });
   });
   document.addEventListener("forge:zoom", function (event) { location.href = event.detail; });
   document.addEventListener("visibilitychange", function () { if (document.hidden) disconnect(); else connect(); });

@@ -39,18 +39,23 @@ NO_DATABASE: Final = "3D000"
 
 def code_of(error: BaseException) -> str | None:
     """The SQLSTATE of an error reply from the server; None for any other error."""
-    code = getattr(error, "sqlstate", None)
+    code = _sqlstate(error)
     # Class 08 (lost connection) is set by the driver, not by the server.
     if not isinstance(code, str) or code.startswith("08"):
         return None
     return code
 
 
+def _sqlstate(error: BaseException) -> object:
+    """psycopg2 has another name for it."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether the connection was lost, or no reply came in time."""
     if isinstance(error, (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError)):
         return True
-    code = getattr(error, "sqlstate", None)
+    code = _sqlstate(error)
     if isinstance(code, str):
         return code.startswith(("08", "57P"))
     return type(error).__name__ in ("InterfaceError", "InternalClientError", "ProtocolError")

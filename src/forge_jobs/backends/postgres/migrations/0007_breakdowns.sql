@@ -1,5 +1,5 @@
 -- compatibility: additive
--- What happened per hour and per day; length is that of the period. As in minutes.
+-- What happened per five minutes, hour and day; length is that of the period. As in minutes.
 CREATE TABLE forge.periods (
     length bigint NOT NULL,
     LIKE forge.minutes,
@@ -20,13 +20,13 @@ CREATE TABLE forge.tag_entries (
     waited_s double precision NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- Tags per day (core.tag_counts.TagDay): sums in all, by task, and by hour of the day, as JSON. At most 501 rows a day.
+-- Tags per day (core.tag_counts.TagDay) as JSON: whole, and without hours and tasks, which is what long ranges read. At
+-- most 501 rows a day.
 CREATE TABLE forge.tag_days (
-    day    bigint NOT NULL,
-    tag    text   COLLATE "C" NOT NULL,
-    weight double precision NOT NULL,
-    total  text   NOT NULL,
-    tasks  text   NOT NULL,
-    hours  text   NOT NULL,
+    day     bigint NOT NULL,
+    tag     text   COLLATE "C" NOT NULL,
+    weight  double precision NOT NULL,
+    summary text   NOT NULL,
+    whole   text   NOT NULL,
     PRIMARY KEY (day, tag)
 ) WITH (fillfactor = 50);

@@ -40,14 +40,16 @@ FROM forge.counter_entries WHERE minute >= $1 AND minute < $2 AND ($3::text IS N
 
 -- name: periods_of_kind
 -- The same for one kind, whose queues are those of its totals: one search per start of a period and queue, however many
--- kinds there are. Index: the primary keys.
+-- kinds there are; LIMIT keeps it from becoming a join that reads all. Index: the primary keys.
 SELECT p.at, p.queue, p.kind, '' AS source, NULL AS target, 0 AS jobs, p.enqueued, p.started, p.done, p.retried,
     p.dead, p.cancelled, p.throttled, p.released, p.waited::text, p.ran::text, p.took::text,
     0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
     NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM unnest($2::bigint[]) AS n(at)
 CROSS JOIN (SELECT queue FROM forge.totals WHERE kind = $3 AND ($4::text IS NULL OR queue = $4)) AS t
-JOIN forge.periods p ON p.length = $1 AND p.at = n.at AND p.queue = t.queue AND p.kind = $3
+CROSS JOIN LATERAL (
+    SELECT * FROM forge.periods p
+    WHERE p.length = $1 AND p.at = n.at AND p.queue = t.queue AND p.kind = $3 LIMIT 1) AS p
 UNION ALL
 SELECT minute - minute % $1, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
@@ -61,7 +63,8 @@ SELECT m.at, m.queue, m.kind, '' AS source, NULL AS target, 0 AS jobs, m.enqueue
     NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM unnest($1::bigint[]) AS n(at)
 CROSS JOIN (SELECT queue FROM forge.totals WHERE kind = $2 AND ($3::text IS NULL OR queue = $3)) AS t
-JOIN forge.minutes m ON m.at = n.at AND m.queue = t.queue AND m.kind = $2
+CROSS JOIN LATERAL (
+    SELECT * FROM forge.minutes m WHERE m.at = n.at AND m.queue = t.queue AND m.kind = $2 LIMIT 1) AS m
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
@@ -90,6 +93,13 @@ DELETE FROM forge.periods WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM forge.periods WHERE length = $1 AND at < $2
     ORDER BY at, queue, kind LIMIT $3 FOR UPDATE SKIP LOCKED));
 
+-- name: purge_short_periods
+-- Deletes periods of a length that lie two days before the newest one. Index: the primary key.
+DELETE FROM forge.periods WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.periods
+    WHERE length = $1 AND at < (SELECT max(at) FROM forge.periods WHERE length = $1) - 172800000000
+    ORDER BY at, queue, kind LIMIT $2 FOR UPDATE SKIP LOCKED));
+
 -- name: any_tag_entry
 -- Whether there is anything to roll up.
 SELECT 1 AS any FROM forge.tag_entries LIMIT 1;
@@ -110,42 +120,39 @@ SELECT tag, weight FROM forge.tag_days WHERE day = $1;
 
 -- name: tag_rows
 -- Rows of a day. Index: the primary key.
-SELECT day, tag, weight, total, tasks, hours FROM forge.tag_days WHERE day = $1 AND tag = ANY ($2::text[]);
+SELECT whole FROM forge.tag_days WHERE day = $1 AND tag = ANY ($2::text[]);
 
 -- name: put_tag_rows
 -- Writes rows of a day. Index: the primary key.
-INSERT INTO forge.tag_days AS d (day, tag, weight, total, tasks, hours)
-SELECT $1, r.tag, r.weight, r.total, r.tasks, r.hours
-FROM unnest($2::text[], $3::double precision[], $4::text[], $5::text[], $6::text[])
-    AS r(tag, weight, total, tasks, hours)
-ON CONFLICT (day, tag) DO UPDATE SET weight = EXCLUDED.weight, total = EXCLUDED.total,
-    tasks = EXCLUDED.tasks, hours = EXCLUDED.hours;
+INSERT INTO forge.tag_days AS d (day, tag, weight, summary, whole)
+SELECT $1, r.tag, r.weight, r.summary, r.whole
+FROM unnest($2::text[], $3::double precision[], $4::text[], $5::text[]) AS r(tag, weight, summary, whole)
+ON CONFLICT (day, tag) DO UPDATE SET weight = EXCLUDED.weight, summary = EXCLUDED.summary, whole = EXCLUDED.whole;
 
 -- name: delete_tag_rows
 -- Deletes the rows of tags that have no place of their own any more. Index: the primary key.
 DELETE FROM forge.tag_days WHERE day = $1 AND tag = ANY ($2::text[]);
 
 -- name: tag_days
--- The rows of a range of days, at most 501 for each, hours only if they are asked for; then, with a minute, the entries
--- that are not rolled up yet. Index: the primary key.
-SELECT day, tag, weight, total, tasks, CASE WHEN $3 THEN hours ELSE '{}' END AS hours, NULL::bigint AS minute,
-    NULL AS queue, NULL AS kind, 0 AS runs, 0 AS done, 0 AS retried, 0 AS dead,
-    0::double precision AS ran_s, 0::double precision AS waited_s
-FROM forge.tag_days WHERE day >= $1 AND day < $2
-UNION ALL
-SELECT 0, tag, 0, NULL, NULL, NULL, minute, queue, kind, runs, done, retried, dead, ran_s, waited_s
-FROM forge.tag_entries WHERE minute >= $1 AND minute < $2;
+-- The rows of a range of days, at most 501 for each, whole only if that is asked for; and the entries that are not
+-- rolled up yet. Index: the primary key.
+SELECT
+    (SELECT '[' || COALESCE(string_agg(CASE WHEN $3 THEN whole ELSE summary END, ','), '') || ']'
+     FROM forge.tag_days WHERE day >= $1 AND day < $2) AS days,
+    (SELECT '[' || COALESCE(string_agg(json_build_array(minute, tag, queue, kind, json_build_object('runs', runs,
+        'done', done, 'retried', retried, 'dead', dead, 'ran_s', ran_s, 'waited_s', waited_s))::text, ','), '') || ']'
+     FROM forge.tag_entries WHERE minute >= $1 AND minute < $2) AS entries;
 
 -- name: days_of_tag
--- The same for one tag, with hours. Index: the primary key, once per day.
-SELECT d.day, d.tag, d.weight, d.total, d.tasks, d.hours, NULL::bigint AS minute,
-    NULL AS queue, NULL AS kind, 0 AS runs, 0 AS done, 0 AS retried, 0 AS dead,
-    0::double precision AS ran_s, 0::double precision AS waited_s
-FROM generate_series($1::bigint, $2::bigint - 1, 86400000000) AS n(day)
-JOIN forge.tag_days d ON d.day = n.day AND d.tag = $3
-UNION ALL
-SELECT 0, tag, 0, NULL, NULL, NULL, minute, queue, kind, runs, done, retried, dead, ran_s, waited_s
-FROM forge.tag_entries WHERE minute >= $1 AND minute < $2 AND tag = $3;
+-- The same for one tag. Index: the primary key, once per day.
+SELECT
+    (SELECT '[' || COALESCE(string_agg(d.whole, ','), '') || ']'
+     FROM generate_series($1::bigint, $2::bigint - 1, 86400000000) AS n(day)
+     CROSS JOIN LATERAL (
+        SELECT * FROM forge.tag_days d WHERE d.day = n.day AND d.tag = $3 LIMIT 1) AS d) AS days,
+    (SELECT '[' || COALESCE(string_agg(json_build_array(minute, tag, queue, kind, json_build_object('runs', runs,
+        'done', done, 'retried', retried, 'dead', dead, 'ran_s', ran_s, 'waited_s', waited_s))::text, ','), '') || ']'
+     FROM forge.tag_entries WHERE minute >= $1 AND minute < $2 AND tag = $3) AS entries;
 
 -- name: purge_tag_days
 -- Deletes the rows of old days. Index: the primary key.

@@ -53,6 +53,14 @@ SELECT id AS key, enqueued_at AS at FROM stored;
 -- Stores jobs without options, one or many, and notifies. No transaction may be open.
 CALL forge.enqueue_and_notify_v1($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL);
 
+-- name: enqueue_children
+-- Stores jobs whose only option is their link to the job that enqueued them.
+SELECT key, at FROM forge.enqueue_children_v1($1, $2, $3, $4, $5, $6, $7);
+
+-- name: enqueue_children_and_notify
+-- The same, and notifies. No transaction may be open.
+CALL forge.enqueue_children_and_notify_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL, NULL);
+
 -- name: enqueue_json
 -- Stores a few jobs with any options.
 SELECT * FROM forge.enqueue_json_v1($1, $2, NULL, $3);

@@ -46,12 +46,12 @@ SELECT at, attempt, traceback FROM forge.job_tracebacks WHERE job = $1 ORDER BY 
 SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner, options,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner,
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, error_group, enqueued_at, finished_at, owner, options,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
             payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
@@ -69,17 +69,18 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($11::bigint IS NULL OR j.finished_at >= $11)
     AND ($12::bigint IS NULL OR j.finished_at < $12)
     AND ($13::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($13)))
-    AND ($14::text IS NULL OR j.error_group = $14);
+    AND ($14::text IS NULL OR j.error_group = $14)
+    AND ($15::text IS NULL OR j.options::json->>'parent' = $15);
 
 -- name: matching_plain
 -- The same for a filter without errors and payloads, as one text. Index: the primary keys.
 SELECT string_agg(j.id::text, ',') AS keys
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner
+    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner, options
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner
+    SELECT id, queue, kind, status, tags, dedupe_key, error_group, enqueued_at, finished_at, owner, options
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -93,7 +94,8 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($9::bigint IS NULL OR j.finished_at >= $9)
     AND ($10::bigint IS NULL OR j.finished_at < $10)
     AND ($11::bigint[] IS NULL OR (j.status = 'running' AND j.owner = ANY ($11)))
-    AND ($12::text IS NULL OR j.error_group = $12);
+    AND ($12::text IS NULL OR j.error_group = $12)
+    AND ($13::text IS NULL OR j.options::json->>'parent' = $13);
 
 -- name: index_scans_only
 -- For the rest of a transaction that pages: a small table would be read whole where an index does as well, and its
@@ -117,7 +119,7 @@ ORDER BY f.id LIMIT 1;
 -- name: keys_of_live
 -- The next ids of live jobs. Index: the primary key. Like all below it is one part of a statement: $1 is the upper
 -- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key, $6 an
--- error group.
+-- error group, $7 a parent.
 SELECT 'live' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
@@ -136,6 +138,20 @@ SELECT 'key' AS source, string_agg(k.id::text, ',') AS keys FROM (
 -- The next terminal jobs of a dedupe key. Index: history_dedupe.
 SELECT 'ended_key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE dedupe_key = $5 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_child
+-- The next live jobs that another job or a schedule made. Index: jobs_parent.
+SELECT 'child' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.jobs
+    WHERE strpos(options, '"parent"') > 0 AND options::json->>'parent' = $7 AND id < $1
+    ORDER BY id DESC LIMIT $2) AS k;
+
+-- name: keys_of_ended_child
+-- The next terminal jobs of them. Index: history_parent.
+SELECT 'ended_child' AS source, string_agg(k.id::text, ',') AS keys FROM (
+    SELECT id FROM forge.history
+    WHERE strpos(options, '"parent"') > 0 AND options::json->>'parent' = $7 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_group
@@ -272,4 +288,4 @@ ORDER BY started_at DESC, id + 0 DESC LIMIT $5;
 -- No row: gives every parameter a type, whichever parts are used.
 SELECT '' AS source, '' AS keys
 WHERE $1::bigint = 0 AND $2::bigint = 0 AND $3::text = '' AND $4::text = '' AND $5::text = ''
-    AND $6::text = '';
+    AND $6::text = '' AND $7::text = '';

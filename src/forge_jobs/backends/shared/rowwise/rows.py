@@ -188,6 +188,7 @@ class Row(Struct):
             options=job.options,
             has_steps=self.has_steps,
             failed_runs=details.failed_runs,
+            last_owner=self.owner,
         )
 
 

@@ -10,6 +10,7 @@ from forge_jobs.backends.shared import ordered_pages
 from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_matches, payload_matches
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
+from forge_jobs.core.parent import PARENT
 from forge_jobs.core.selection import Cursor, Filter, Order, check_order
 from forge_jobs.core.status import JobStatus
 
@@ -95,6 +96,7 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.queue in (None, job.queue)
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
+        and (wanted.parent is None or (job.options or {}).get(PARENT) == wanted.parent)
         and wanted.group in (None, row.error_group)
         and (wanted.tag is None or wanted.tag in job.tags)
         and error_matches(wanted.error, row.last_error)

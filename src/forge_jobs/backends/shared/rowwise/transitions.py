@@ -183,8 +183,9 @@ def _enqueue_dead_letter(tx: JobTransaction[R], row: R) -> None:
     options = row.options()
     if options.on_dead is None:
         return
+    job_id = ids.job_id(row.key, row.enqueued_at, tx.tag)
     letter = dead_letter.payload(
-        job_id=ids.job_id(row.key, row.enqueued_at, tx.tag),
+        job_id=job_id,
         kind=row.kind,
         queue=row.queue,
         attempts=row.attempts,
@@ -193,6 +194,7 @@ def _enqueue_dead_letter(tx: JobTransaction[R], row: R) -> None:
         enqueued_at=row.enqueued_at,
         died_at=tx.now,
     )
-    tx.insert(
-        [dead_letter.successor(options.on_dead, letter, tags=options.tags, trace=options.trace)]
+    request = dead_letter.successor(
+        options.on_dead, letter, parent=job_id, tags=options.tags, trace=options.trace
     )
+    tx.insert([request])

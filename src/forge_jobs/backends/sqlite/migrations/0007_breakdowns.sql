@@ -1,5 +1,5 @@
 -- compatibility: additive
--- Counters per hour and per day, as JSON (core.counters.Minute). length is that of the period.
+-- Counters per five minutes, hour and day, as JSON (core.counters.Minute). length is that of the period.
 CREATE TABLE forge_periods (
     length INTEGER NOT NULL,
     at     INTEGER NOT NULL,
@@ -16,13 +16,13 @@ CREATE TABLE forge_tag_entries (
     data TEXT NOT NULL
 );
 
--- Tags per day (core.tag_counts.TagDay): sums in all, by hour of the day, and by task, as JSON.
+-- Tags per day (core.tag_counts.TagDay) as JSON: whole, and without hours and tasks, which is what long
+-- ranges read.
 CREATE TABLE forge_tag_days (
-    day    INTEGER NOT NULL,
-    tag    TEXT    NOT NULL,
-    weight REAL    NOT NULL,
-    total  TEXT    NOT NULL,
-    tasks  TEXT    NOT NULL,
-    hours  TEXT    NOT NULL,
+    day     INTEGER NOT NULL,
+    tag     TEXT    NOT NULL,
+    weight  REAL    NOT NULL,
+    summary TEXT    NOT NULL,
+    whole   TEXT    NOT NULL,
     PRIMARY KEY (day, tag)
 ) WITHOUT ROWID;

@@ -11,9 +11,9 @@ HAVING sum(jobs) <> 0
 ORDER BY queue, kind, status;
 
 -- name: stored_periods
--- The stored values of these periods. Index: primary key.
+-- The stored values of these periods. CROSS JOIN: in this order. Index: primary key.
 SELECT json_group_array(json(p.data))
-FROM json_each(?2) AS n JOIN forge_periods AS p
+FROM json_each(?2) AS n CROSS JOIN forge_periods AS p
   ON p.length = ?1 AND p.at = json_extract(n.value, '$[0]')
  AND p.queue = json_extract(n.value, '$[1]') AND p.kind = json_extract(n.value, '$[2]');
 
@@ -26,9 +26,10 @@ FROM json_each(?2);
 
 -- name: periods
 -- Counters per hour or day: the newest stored ones, those in entries, and jobs that were only
--- inserted. One row, so that all parts come from one snapshot. Index: primary keys.
+-- inserted. One row, so that all parts come from one snapshot. The texts are put together as they are:
+-- to parse thousands of them here as well would be half of the work. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(data))
+    (SELECT '[' || coalesce(group_concat(data), '') || ']'
      FROM (SELECT data FROM forge_periods
            WHERE length = ?1 AND at >= ?2 AND at < ?3
              AND (?4 IS NULL OR queue = ?4)
@@ -46,7 +47,7 @@ SELECT
 -- name: minute_periods
 -- The same per minute. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(data))
+    (SELECT '[' || coalesce(group_concat(data), '') || ']'
      FROM (SELECT data FROM forge_minutes
            WHERE at >= ?1 AND at < ?2
              AND (?3 IS NULL OR queue = ?3)
@@ -65,7 +66,7 @@ SELECT
 -- The same for one kind, whose queues are those of its totals: one search per start of a period and
 -- queue, however many kinds there are. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(p.data))
+    (SELECT '[' || coalesce(group_concat(p.data), '') || ']'
      FROM json_each(?2) AS n
      JOIN (SELECT queue FROM forge_totals WHERE kind = ?3 AND (?4 IS NULL OR queue = ?4)) AS t
      CROSS JOIN forge_periods AS p
@@ -83,7 +84,7 @@ SELECT
 -- name: minutes_of_kind
 -- The same per minute. Index: primary keys.
 SELECT
-    (SELECT json_group_array(json(m.data))
+    (SELECT '[' || coalesce(group_concat(m.data), '') || ']'
      FROM json_each(?1) AS n
      JOIN (SELECT queue FROM forge_totals WHERE kind = ?2 AND (?3 IS NULL OR queue = ?3)) AS t
      CROSS JOIN forge_minutes AS m ON m.at = n.value AND m.queue = t.queue AND m.kind = ?2),
@@ -105,6 +106,16 @@ WHERE (length, at, queue, kind) IN (
     WHERE length = ?1 AND at < ?2 ORDER BY at, queue, kind LIMIT ?3
 );
 
+-- name: purge_short_periods
+-- Deletes periods of a length that lie two days before the newest one. Index: primary key.
+DELETE FROM forge_periods
+WHERE (length, at, queue, kind) IN (
+    SELECT length, at, queue, kind FROM forge_periods
+    WHERE length = ?1
+      AND at < (SELECT max(at) FROM forge_periods WHERE length = ?1) - 172800000000
+    ORDER BY at, queue, kind LIMIT ?2
+);
+
 -- name: add_tag_entry
 -- Appends what the runs of one transaction came to by tag.
 INSERT INTO forge_tag_entries (data) VALUES (?1);
@@ -124,32 +135,30 @@ SELECT tag, weight FROM forge_tag_days WHERE day = ?1;
 
 -- name: tag_rows
 -- Rows of a day. Index: primary key.
-SELECT d.day, d.tag, d.weight, d.total, d.tasks, d.hours
-FROM json_each(?2) AS n JOIN forge_tag_days AS d ON d.day = ?1 AND d.tag = n.value;
+SELECT d.whole FROM json_each(?2) AS n CROSS JOIN forge_tag_days AS d ON d.day = ?1 AND d.tag = n.value;
 
 -- name: put_tag_row
 -- Writes the row of a tag. Index: primary key.
-INSERT OR REPLACE INTO forge_tag_days (day, tag, weight, total, tasks, hours)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6);
+INSERT OR REPLACE INTO forge_tag_days (day, tag, weight, summary, whole) VALUES (?1, ?2, ?3, ?4, ?5);
 
 -- name: delete_tag_rows
 -- Deletes the rows of tags that have no place of their own any more. Index: primary key.
 DELETE FROM forge_tag_days WHERE day = ?1 AND tag IN (SELECT value FROM json_each(?2));
 
 -- name: tag_days
--- The rows of a range of days, at most 501 for each, hours only if they are asked for; then, without a
--- day, the entries that are not rolled up yet. Index: primary key.
-SELECT day, tag, weight, total, tasks, iif(?3, hours, '{}')
-FROM forge_tag_days WHERE day >= ?1 AND day < ?2
-UNION ALL
-SELECT NULL, NULL, NULL, data, NULL, NULL FROM forge_tag_entries;
+-- The rows of a range of days, at most 501 for each, whole only if that is asked for; and the entries
+-- that are not rolled up yet. The texts are put together as they are. Index: primary key.
+SELECT
+    (SELECT '[' || coalesce(group_concat(iif(?3, whole, summary)), '') || ']'
+     FROM forge_tag_days WHERE day >= ?1 AND day < ?2),
+    (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
 -- name: days_of_tag
 -- The same for one tag. Index: primary key, once per day.
-SELECT d.day, d.tag, d.weight, d.total, d.tasks, d.hours
-FROM json_each(?1) AS n JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2
-UNION ALL
-SELECT NULL, NULL, NULL, data, NULL, NULL FROM forge_tag_entries;
+SELECT
+    (SELECT '[' || coalesce(group_concat(d.whole), '') || ']'
+     FROM json_each(?1) AS n CROSS JOIN forge_tag_days AS d ON d.day = n.value AND d.tag = ?2),
+    (SELECT '[' || coalesce(group_concat(data), '') || ']' FROM forge_tag_entries);
 
 -- name: purge_tag_days
 -- Deletes the rows of old days, oldest first, up to a limit. Index: primary key.

@@ -45,6 +45,16 @@ INSERT INTO forge_jobs (
     'pending', ?, ?, ?, ?, ?, ?, ?
 );
 
+-- name: insert_single_child
+-- The same for a job whose only option is its link to the job that enqueued it. Writes
+-- forge_jobs_parent.
+INSERT INTO forge_jobs (
+    id, status, queue, kind, priority, run_at, max_attempts, enqueued_at, payload, options
+) VALUES (
+    (SELECT max(ingested, coalesce((SELECT max(id) FROM forge_jobs), 0)) FROM forge_meta) + 1,
+    'pending', ?, ?, ?, ?, ?, ?, ?, ?
+);
+
 -- name: insert_body
 -- A payload too large to be rewritten with every transition of its job.
 INSERT INTO forge_bodies (job, payload) VALUES (?1, ?2);

@@ -37,7 +37,8 @@ WHERE (?2 IS NULL OR j.queue = ?2)
   AND (?11 IS NULL OR j.finished_at >= ?11)
   AND (?12 IS NULL OR j.finished_at < ?12)
   AND (?13 IS NULL OR (j.status = 'running' AND j.owner IN (SELECT value FROM json_each(?13))))
-  AND (?14 IS NULL OR j.error_group = ?14);
+  AND (?14 IS NULL OR j.error_group = ?14)
+  AND (?15 IS NULL OR json_extract(j.options, '$.rare.parent') = ?15);
 
 -- name: keys_of_all
 -- The next keys of all jobs. Index: primary key.
@@ -53,6 +54,12 @@ ORDER BY id DESC LIMIT ?2;
 -- The next jobs of a dedupe key. Index: forge_jobs_dedupe.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_dedupe
 WHERE dedupe_key IS NOT NULL AND dedupe_key = ?3 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_parent
+-- The next jobs that another job or a schedule made. Index: forge_jobs_parent.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_parent
+WHERE instr(options, '"parent"') > 0 AND json_extract(options, '$.rare.parent') = ?3 AND id < ?1
 ORDER BY id DESC LIMIT ?2;
 
 -- name: keys_of_error_group

@@ -54,6 +54,8 @@ class Pages(TransactionTestCase):
         page, operate = f"/forge/jobs/{result.id}", "/forge/api/jobs/cancel"
         anonymous = await client.get("/forge/")
         self.assertEqual(anonymous.status_code, 302)
+        elsewhere = await client.get("/forge/", headers={"host": "evil.example"})
+        self.assertEqual(elsewhere.status_code, 400)
         self.assertIn("/admin/login/?next=/forge/", anonymous["location"])
         await client.aforce_login(await User.objects.acreate(username="guest"))
         self.assertEqual((await client.get("/forge/")).status_code, 403)

@@ -127,7 +127,7 @@ class Results(TransactionTestCase):
             pass
 
         with self.assertRaises(InvalidTask):
-            type(tasks.add)(func=inner)
+            tasks.task(inner)
         with self.assertRaises(InvalidTask):
             tasks.add.using(run_after=datetime(2030, 1, 1))
         with self.assertRaises(InvalidTask):
