@@ -136,3 +136,18 @@ def test_run_enqueues_by_the_rules_of_a_tick(nightly: InProcess) -> None:
 def test_delete(nightly: InProcess) -> None:
     assert "is deleted" in nightly.forge("cron", "delete", "nightly").out
     assert nightly.forge("cron", "list", "--json").data == {"schedules": []}
+
+
+def test_show_says_how_a_schedule_does(nightly: InProcess) -> None:
+    shown = nightly.forge("cron", "show", "nightly").out
+    assert "at 03:00" in shown
+    assert "none yet" in shown
+    assert "no worker is running, and only workers fire schedules" in shown
+    assert "no worker has published the kind 'cleanup'" in shown
+    data = nightly.forge("cron", "show", "nightly", "--json").data
+    assert (data["words"], len(data["next"]), data["runs"]) == ("at 03:00", 5, [])
+    nightly.forge("cron", "run", "nightly")
+    [run] = nightly.forge("cron", "show", "nightly", "--json").data["runs"]
+    assert (run["state"], run["triggered"], run["ran_s"]) == ("waiting", True, None)
+    answer = nightly.forge("cron", "show", "never")
+    assert (answer.code, "there is no schedule 'never'" in answer.err) == (1, True)

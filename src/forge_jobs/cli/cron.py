@@ -20,6 +20,7 @@ from forge_jobs.ops.schedules import FireView, ScheduleActions, ScheduleChange, 
 from forge_jobs.ops.views import to_json
 
 from . import terminal
+from .cron_show import show
 from .options import AsJson, Unchecked, Url, as_span
 from .session import actor, with_store, with_store_time
 
@@ -315,3 +316,6 @@ def _print_schedule(view: ScheduleView, as_json: bool) -> None:
     if view.jitter_s:
         pairs.append(("jitter", terminal.span(view.jitter_s)))
     terminal.console().print(terminal.facts(pairs))
+
+
+app.command("show")(show)

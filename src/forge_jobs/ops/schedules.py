@@ -198,7 +198,7 @@ class ScheduleActions:
         again: disable it instead."""
         before = field_values(await self._get(name), _AUDITED)
         if not await self._store.schedules.delete(name):
-            raise _not_found(name)
+            raise not_found(name)
         await self._trail.record("delete schedule", name, before=before)
 
     async def trigger(
@@ -218,7 +218,7 @@ class ScheduleActions:
         job = kinds.scheduled_job(schedule, declared=declaration_of(kind), queue=queue_of(kind))
         fire = await self._store.schedules.trigger(name, prepare(job))
         if fire is None:
-            raise _not_found(name)
+            raise not_found(name)
         await self._trail.record(
             "run schedule", name, {"job": fire.job_id, "outcome": fire.outcome}
         )
@@ -262,7 +262,7 @@ class ScheduleActions:
     async def _get(self, name: str) -> Schedule:
         schedule = await self._store.schedules.get(name)
         if schedule is None:
-            raise _not_found(name)
+            raise not_found(name)
         return schedule
 
     async def _now(self) -> int:
@@ -325,5 +325,6 @@ def _payload_detail(before: bytes, after: bytes) -> dict[str, Value]:
     return {"payload_changed": ", ".join(names[:_MAX_PAYLOAD_FIELDS])}
 
 
-def _not_found(name: str) -> NotFound:
+def not_found(name: str) -> NotFound:
+    """The error for an unknown schedule."""
     return NotFound(f"there is no schedule {name!r}: see `forge cron list`")

@@ -9,6 +9,7 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import Overlap
 from forge_jobs.core.schedule_ticks import spec
+from forge_jobs.ops.schedule_runs import ScheduleRuns, schedule_runs
 from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, fire_view
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
@@ -130,6 +131,13 @@ async def create(context: RequestContext, body: CreateScheduleBody) -> ScheduleV
 async def get_schedule(context: RequestContext, name: ScheduleName) -> ScheduleView:
     """One schedule."""
     return await context.schedule_actions.get(name)
+
+
+@routes.get("/cron/{name}/runs")
+async def get_runs(context: RequestContext, name: ScheduleName) -> ScheduleRuns:
+    """The last 30 runs with their results, the next five times, the expression in words, and why
+    it does not run."""
+    return await schedule_runs(context.store, name, clock=context.clock)
 
 
 @routes.get("/cron/{name}/history")

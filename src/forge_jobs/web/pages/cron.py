@@ -1,5 +1,6 @@
 """The cron pages: the list of schedules, one schedule with its history, and their forms."""
 
+import asyncio
 from typing import Any, Final, cast
 
 from msgspec import UNSET
@@ -11,26 +12,52 @@ from forge_jobs.core.instant import seconds
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import Missed, Overlap
 from forge_jobs.core.schedule_ticks import spec
+from forge_jobs.ops.schedule_runs import runs_of, schedule_runs
 from forge_jobs.ops.schedules import ScheduleChange
+from forge_jobs.ops.schedules import schedule_view as schedule_view_of
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
 from .commands import forge_command
 from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
+from .run_ticks import run_ticks
 
+# Of more schedules than this the list shows no runs.
+MAX_WITH_RUNS: Final = 40
 _POLICIES: Final = {"missed_policies": tuple(Missed), "overlap_policies": tuple(Overlap)}
 
 
 async def view(context: RequestContext, params: Params) -> TemplateVars:
-    kinds = await context.store.queues.kinds()
-    return {"schedules": await context.schedule_actions.all(), "kinds": sorted(kinds), **_POLICIES}
+    kinds, schedules = await asyncio.gather(
+        context.store.queues.kinds(), context.store.schedules.all()
+    )
+    shown = await runs_of(context.store, schedules[:MAX_WITH_RUNS], clock=context.clock)
+    return {
+        "schedules": tuple(map(schedule_view_of, schedules)),
+        "runs": {one.schedule.name: one for one in shown},
+        "ticks": {one.schedule.name: run_ticks(one.runs) for one in shown},
+        "kinds": sorted(kinds),
+        **_POLICIES,
+    }
 
 
 async def schedule_view(context: RequestContext, params: Params) -> TemplateVars:
     actions = context.schedule_actions
     name = params["name"]
-    schedule, fires = await actions.get(name), await actions.history(name)
-    return {"schedule": schedule, "fires": fires, "title": schedule.name, **_POLICIES}
+    fires, found = await asyncio.gather(
+        actions.history(name), schedule_runs(context.store, name, clock=context.clock)
+    )
+    return {
+        "schedule": found.schedule,
+        "found": found,
+        "ticks": run_ticks(found.runs),
+        "results": {
+            run.job_id: run for run in found.runs if run.job_id and run.attempts is not None
+        },
+        "fires": fires,
+        "title": found.schedule.name,
+        **_POLICIES,
+    }
 
 
 async def create(context: RequestContext, params: Params) -> Notice:
