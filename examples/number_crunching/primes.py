@@ -9,7 +9,7 @@ from pathlib import Path
 from forge_jobs import Context, Forge, Snooze
 
 forge = Forge()
-PART = 5_000
+PART = 2_000
 
 
 def count_primes(start: int, end: int) -> int:
@@ -33,17 +33,17 @@ def primes_below(limit: int, ctx: Context) -> int:
         ctx.progress(start / limit, f"{found} below {start}")
         ctx.raise_if_cancelled()
         if ctx.soft_timeout_reached:
-            raise Snooze("1s")  # others get the slot; no attempt is spent
+            raise Snooze("200ms")  # others get the slot; no attempt is spent
     saved.unlink()
     return found
 
 
 async def main() -> None:
     async with forge.worker(["numbers:2"]):
-        job = await primes_below.aenqueue(20_000)
+        job = await primes_below.aenqueue(10_000)
         print("primes:", await job.aresult(timeout=60))
         limited = primes_below.using(soft_timeout="1ms")
-        sliced = await limited.aenqueue(15_000)  # each run does one part, then lets others run
+        sliced = await limited.aenqueue(5_000)  # each run does one part, then lets others run
         print("in slices:", await sliced.aresult(timeout=60))
         endless = await primes_below.aenqueue(2_000_000_000)
         while (await endless.arefresh()).progress is None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from . import llms
 from .diagrams import CannotDraw
 from .finishing import finish
 from .navigation import BadNavigation
@@ -43,6 +44,7 @@ def build(output: Path) -> int:
     done = subprocess.run([*sphinx, str(pages), str(output)], cwd=ROOT, check=False)
     if done.returncode == 0:
         finish(output)
+        llms.write(ROOT, output)
         print(f"The site is in {output}: open {output / 'index.html'}")
     return done.returncode
 

@@ -81,6 +81,8 @@ def test_the_jobs_of_a_group_are_retried_after_a_preview(in_process: InProcess) 
         JobStatus.DEAD, JobStatus.PENDING, JobStatus.PENDING,
     ]  # fmt: skip
     assert in_process.forge("errors", "cancel", group, "--yes", "--json").data["changed"] == 2
+    # What somebody has cancelled stays so.
+    assert "No jobs match" in in_process.forge("errors", "retry", group, "--yes").out
 
 
 @pytest.mark.parametrize(

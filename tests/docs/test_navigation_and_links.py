@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.docs_site import navigation
+from scripts.docs_site import llms, navigation
 from scripts.docs_site.staging import BadLink, outside_fences, rewrite_links, site_path, stage
 from tests.repository.test_repository import committed_files
 
@@ -75,6 +75,17 @@ def test_the_sections_hold_every_page_once() -> None:
     sections = navigation.sections(ROOT)
     assert list(sections) == SECTIONS
     assert all(sections.values())
+
+
+def test_the_list_for_language_models_has_every_page() -> None:
+    listed: set[Path] = set()
+    text = (ROOT / llms.SOURCE).read_text(encoding="utf-8")
+    folder = llms.SOURCE.parent
+    rewrite_links(text, lambda target, _: listed.add((ROOT / folder / target).resolve()) or target)
+    sections = navigation.sections(ROOT)
+    entries = [one for name in SECTIONS[:-1] for one in sections[name]]
+    assert [one.path.as_posix() for one in entries if ROOT / one.path not in listed] == []
+    assert [path for path in listed if not path.is_file()] == []
 
 
 def copy_of_docs(folder: Path, index: str, *pages: str) -> Path:

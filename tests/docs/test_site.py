@@ -104,6 +104,13 @@ def test_every_link_of_the_site_leads_to_a_page_and_an_element(site: Path) -> No
     assert broken == []
 
 
+def test_the_list_for_language_models_leads_to_pages(site: Path) -> None:
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+)", text)
+    assert len(targets) > 60
+    assert [one for one in targets if not (site / one).is_file()] == []
+
+
 def test_no_page_loads_anything_from_a_network(site: Path) -> None:
     loads = r"""(?:<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="|@import\s+['"(]*|url\(['"]?)"""
     remote = re.compile(rf"{loads}(?:https?:)?//")

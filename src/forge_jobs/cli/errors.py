@@ -141,13 +141,13 @@ def retry(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry the jobs whose last failed attempt is of a group, after a preview.
+    """Retry the failed and dead jobs whose last failed attempt is of a group, after a preview.
 
     \b
     Example:
       forge errors retry 1c5002dee834 --kind send --yes
     """
-    selection = Selection(filter=ops.jobs_of(group, kind=kind, queue=queue))
+    selection = Selection(filter=ops.jobs_of(group, Action.RETRY, kind=kind, queue=queue))
     request = BulkRequest(Action.RETRY, selection, yes, dry_run, as_json)
     raise typer.Exit(with_store(url, lambda store: _act(store, group, request)))
 
@@ -168,7 +168,7 @@ def cancel(
     Example:
       forge errors cancel 1c5002dee834 --dry-run
     """
-    selection = Selection(filter=ops.jobs_of(group, kind=kind, queue=queue))
+    selection = Selection(filter=ops.jobs_of(group, Action.CANCEL, kind=kind, queue=queue))
     request = BulkRequest(Action.CANCEL, selection, yes, dry_run, as_json)
     raise typer.Exit(with_store(url, lambda store: _act(store, group, request)))
 

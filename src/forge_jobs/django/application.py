@@ -4,7 +4,6 @@ Django makes a backend object per thread; what they share is kept here, for the 
 tasks by kind, as they are declared, and one Forge for each address.
 """
 
-import asyncio
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -24,7 +23,7 @@ from .django_api import (
     setting_changed,
     task_backends,
 )  # fmt: skip
-from .running import MakeContext, TaskRunner
+from .running import MakeContext, RunningDrain, TaskRunner
 from .task import TaskCalls, calls_of
 
 WORKER_MODULE: Final = "forge_jobs.django.worker_app"
@@ -37,8 +36,8 @@ class DjangoApplication:
     def __init__(self, forge: Forge, *, in_test: bool = False) -> None:
         self.forge = forge
         self.in_test = in_test
-        # The loop of ``testing.drain``.
-        self.test_loop: asyncio.AbstractEventLoop | None = None
+        # Set by ``testing.drain`` for its length.
+        self.drain: RunningDrain | None = None
         self._registered: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._queues: dict[str, int] = {}
@@ -171,7 +170,7 @@ def _handler(runner: TaskRunner, calls: TaskCalls, application: DjangoApplicatio
         run_in = RunIn.THREAD
 
         def run(data: bytes, make_context: MakeContext) -> Any:
-            return runner.run_in_test(application.test_loop, data, make_context)
+            return runner.run_in_test(application.drain, data, make_context)
 
     elif settings.cpu:
         run_in, run = RunIn.CHILD, runner.run

@@ -1,7 +1,9 @@
 """Runs a Django task for a job: arguments, context, connections, signals, the value as JSON."""
 
 import asyncio
-from collections.abc import Callable
+import contextvars
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from datetime import datetime
 from inspect import iscoroutinefunction
 from traceback import format_exception
@@ -21,6 +23,19 @@ from .results import ForgeTaskContext, error_of, finish_result, running_result
 from .task import TaskCalls
 
 MakeContext = Callable[[], Context]
+
+
+class RunningDrain:
+    """The event loop of a ``testing.drain``, and the context by which asgiref finds the thread that
+    waits for it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+
+    def start(self, call: Coroutine[Any, Any, Any]) -> "Future[Any]":
+        """Start a coroutine on the loop, from any thread."""
+        return self._context.copy().run(asyncio.run_coroutine_threadsafe, call, self._loop)
 
 
 class TaskRunner:
@@ -47,13 +62,13 @@ class TaskRunner:
         return await self._acall(data, make_context())
 
     def run_in_test(
-        self, loop: asyncio.AbstractEventLoop | None, data: bytes, make_context: MakeContext
+        self, drain: "RunningDrain | None", data: bytes, make_context: MakeContext
     ) -> Any:
-        """Likewise a ``def``: on the thread of the test, which waits for this loop."""
-        if loop is None:
+        """Likewise a ``def``: on the thread of the test, which waits for its drain."""
+        if drain is None:
             return self.run(data, make_context)
-        call = sync_to_async(self._call, thread_sensitive=True)
-        return asyncio.run_coroutine_threadsafe(call(data, make_context()), loop).result()
+        call = sync_to_async(self._call, thread_sensitive=True)(data, make_context())
+        return drain.start(call).result()
 
     def _call(self, data: bytes, context: Context) -> Any:
         result, args, kwargs = self._begin(data, context)

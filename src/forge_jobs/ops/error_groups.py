@@ -6,8 +6,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from msgspec.structs import replace
-
 from forge_jobs.core.error_groups import HOUR, ErrorFilter, ErrorGroup, GroupState, matches
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
@@ -18,6 +16,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import prose
 from forge_jobs.store.store import Store
 
+from .actions import Action
 from .audit import Actor, Audit, AuditTrail
 from .store_time import store_now
 from .views import View, optional_datetime
@@ -25,6 +24,8 @@ from .views import View, optional_datetime
 DEFAULT_SPAN_S: Final = 86_400.0
 MAX_SPAN_S: Final = 14 * 86_400.0
 MAX_PAGE: Final = 1_000
+# What a retry of a group reaches.
+RETRIED: Final = (JobStatus.DEAD, JobStatus.FAILED)
 _SHORT_TREND_S: Final = 2 * 3_600.0
 _MAX_VALUES_SHOWN: Final = 51
 
@@ -170,9 +171,13 @@ async def error_group(
     )
 
 
-def jobs_of(group_id: str, **conditions: object) -> Filter:
-    """The filter of the jobs whose last failed attempt is of a group."""
-    return replace(Filter(group=group_id), **conditions)
+def jobs_of(
+    group_id: str, action: Action, *, kind: str | None = None, queue: str | None = None
+) -> Filter:
+    """The filter of the jobs whose last failed attempt is of a group, for an action on them. A
+    retry leaves alone what somebody has cancelled."""
+    statuses = RETRIED if action is Action.RETRY else ()
+    return Filter(group=group_id, kind=kind, queue=queue, statuses=statuses)
 
 
 def check_span(span_s: float) -> None:

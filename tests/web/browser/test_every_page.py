@@ -70,6 +70,8 @@ def addresses(site: Site) -> dict[str, str]:
         "tasks-by-queue": "/tasks?by=queue&range=24h&sort=backlog",
         "tag": "/tags/show?tag=vip",
         "nothing": "/jobs?kind=nothing",
+        "api": "/api/docs",
+        "api-alerts": "/api/docs/alerts",
     }
 
 

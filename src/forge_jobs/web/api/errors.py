@@ -93,16 +93,18 @@ async def preview_error_jobs(
     context: RequestContext, id: GroupId, body: ErrorJobsBody
 ) -> BulkPreview:
     """Count the jobs of a group that an action would reach; nothing is changed."""
-    selected = ops.jobs_of(id, kind=body.kind, queue=body.queue)
-    count = await context.job_actions.preview(Action(body.action), selected)
+    action = Action(body.action)
+    selected = ops.jobs_of(id, action, kind=body.kind, queue=body.queue)
+    count = await context.job_actions.preview(action, selected)
     return BulkPreview(count.jobs, count.more)
 
 
 @routes.post("/errors/{id}/jobs")
 async def act_on_error_jobs(context: RequestContext, id: GroupId, body: ErrorJobsBody) -> Operation:
-    """Retry or cancel the jobs of a group in the background."""
+    """Retry the failed and dead jobs of a group, or cancel its live ones, in the background."""
     await ops.error_group(context.store, id, clock=context.clock)
-    selection = Selection(filter=ops.jobs_of(id, kind=body.kind, queue=body.queue))
+    action = Action(body.action)
+    selection = Selection(filter=ops.jobs_of(id, action, kind=body.kind, queue=body.queue))
     return await context.operations.start(
-        context.job_actions, Action(body.action), selection, actor=context.identity.name
+        context.job_actions, action, selection, actor=context.identity.name
     )

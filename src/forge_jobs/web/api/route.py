@@ -95,7 +95,7 @@ class Routes:
                     method=method,
                     path=path,
                     role=role,
-                    summary=(inspect.getdoc(endpoint) or "").partition("\n")[0],
+                    summary=" ".join((inspect.getdoc(endpoint) or "").partition("\n\n")[0].split()),
                     endpoint=endpoint,
                     parameters=parameters,
                     query=hints.get("query"),

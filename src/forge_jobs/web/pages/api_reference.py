@@ -1,8 +1,11 @@
 """The API reference: every route of the HTTP API, rendered from the OpenAPI document."""
 
 import json
+import re
 import shlex
 from typing import Any, Final
+
+from markupsafe import Markup
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.web.api.openapi import openapi_document
@@ -13,10 +16,17 @@ from .page import PageSpec, Params, TemplateVars
 PATH: Final = "/api/docs"
 _REF: Final = "#/components/schemas/"
 _TOKEN: Final = "$FORGE_TOKEN"
+_CODE: Final = re.compile(r"``?([^`]+)``?")
 
 
 async def index(context: RequestContext, params: Params) -> TemplateVars:
-    return {"groups": _groups(_document(context))}
+    groups = _groups(_document(context))
+    return {
+        "groups": {
+            name: [{**one, "summary": marked(one["operation"]["summary"])} for one in operations]
+            for name, operations in groups.items()
+        }
+    }
 
 
 async def group_view(context: RequestContext, params: Params) -> TemplateVars:
@@ -60,10 +70,16 @@ def _operation_view(
         "id": operation["operationId"],
         "method": one["method"],
         "path": one["path"],
-        "summary": operation["summary"],
+        "summary": marked(operation["summary"]),
         "role": operation["x-role"],
         "parameters": [
-            {"deprecated": False, "type": type_text(parameter["schema"]), **parameter}
+            {
+                "deprecated": False,
+                "type": type_text(parameter["schema"]),
+                **parameter,
+                "description": marked(parameter.get("description", "")),
+                "example": _shown(parameter.get("example")),
+            }
             for parameter in operation["parameters"]
         ],
         "body": None if body is None else type_parts(body["schema"]),
@@ -79,9 +95,7 @@ def curl_of(method: str, path: str, operation: dict[str, Any], body: dict[str, A
     for parameter in operation["parameters"]:
         if parameter["in"] == "path":
             path = path.replace(f"{{{parameter['name']}}}", str(parameter.get("example", "…")))
-    parts = ["curl"]
-    if method != "GET":
-        parts.append(f"-X {method}")
+    parts = ["curl" if method == "GET" else f"curl -X {method}"]
     parts.append(f'-H "Authorization: Bearer {_TOKEN}"')
     if body is not None:
         required = {key: value for key, value in body["example"].items() if _is_shown(key, body)}
@@ -114,7 +128,7 @@ def _schema_view(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     required = schema.get("required", [])
     return {
         "name": name,
-        "description": schema.get("description", ""),
+        "description": marked(schema.get("description", "")),
         "values": [str(value) for value in schema.get("enum", [])],
         "fields": [
             {
@@ -122,8 +136,8 @@ def _schema_view(name: str, schema: dict[str, Any]) -> dict[str, Any]:
                 "type": type_parts(inner),
                 "required": field in required,
                 "deprecated": inner.get("deprecated", False),
-                "description": inner.get("description", ""),
-                "example": None if "example" not in inner else json.dumps(inner["example"]),
+                "description": marked(inner.get("description", "")),
+                "example": _shown(inner.get("example")),
             }
             for field, inner in schema.get("properties", {}).items()
         ],
@@ -178,6 +192,16 @@ def _plain_type(schema: dict[str, Any]) -> str:
         if key in schema
     ]
     return f"{text} ({', '.join(bounds)})" if bounds else text
+
+
+def marked(text: str) -> Markup:
+    """The text with names between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(Markup.escape(text))))
+
+
+def _shown(example: Any) -> str | None:
+    """An example as it is written in a request; None without one."""
+    return example if example is None or isinstance(example, str) else json.dumps(example)
 
 
 def _pretty(value: Any) -> str:

@@ -26,8 +26,7 @@ PAGE_ROWS: Final = 50
 _BARS: Final = 30
 _STEP: Final = 4
 _MAX_KINDS: Final = 12
-# The states in which jobs wait for somebody, for the retry of a group.
-RETRIED: Final = "dead,failed"
+_RETRIED: Final = ",".join(ops.RETRIED)
 
 
 class TrendBars(Struct, frozen=True):
@@ -81,7 +80,7 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
         "orders": [one.value for one in GroupOrder],
         "queues": [queue.name for queue in queues],
         "deploy": deploy,
-        "retried": RETRIED,
+        "retried": _RETRIED,
     }
 
 
@@ -98,7 +97,7 @@ async def group(context: RequestContext, params: Params) -> TemplateVars:
         "bars": trend_bars(found.group, since, found.at),
         "range": name,
         "ranges": list(RANGES),
-        "retried": RETRIED,
+        "retried": _RETRIED,
     }
 
 

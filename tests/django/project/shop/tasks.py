@@ -61,6 +61,11 @@ async def charged(context, amount):
     return paid
 
 
+@task(takes_context=True)
+def step(context, pk):
+    return context.forge.step_sync("read", lambda: str(Order.objects.get(pk=pk)))
+
+
 def charge(amount):
     return amount * 2
 

@@ -33,6 +33,16 @@ class InTestCase(ForgeTestCase):
         self.assertEqual(self.drain().done, 1)
         self.assertEqual(self.drain().ran, 0)
 
+    async def test_async_tests_drain_as_well(self):
+        order = await Order.objects.acreate(number=1)
+        first = await tasks.anote.aenqueue(order.pk, "async")
+        second = await tasks.step.aenqueue(order.pk)
+        self.assertEqual(len(await self.aenqueued()), 2)
+        self.assertEqual((await self.adrain()).done, 2)
+        await first.arefresh()
+        await second.arefresh()
+        self.assertEqual((first.return_value, second.return_value), ("async", "order 1"))
+
 
 class InTransactionTestCase(ForgeTransactionTestCase):
     def test_commits_are_real(self):
