@@ -1,4 +1,4 @@
-"""Bring the scripts of Mission Control's pages into the package.
+"""Bring the scripts and the font of Mission Control's pages into the package.
 
 npm installs what package-lock.json pins by hash; the few files a page loads are copied, with their
 licences, into src/forge_jobs/web/static/vendor, which git ignores and the wheel packs. `make setup`
@@ -19,6 +19,7 @@ VENDOR = ROOT / "src" / "forge_jobs" / "web" / "static" / "vendor"
 VERSIONS = VENDOR / "versions.json"
 
 FILES = {
+    "@fontsource-variable/inter": ("files/inter-latin-wght-normal.woff2",),
     "htmx.org": ("dist/htmx.min.js",),
     "htmx-ext-sse": ("dist/sse.min.js",),
     "idiomorph": ("dist/idiomorph-ext.min.js",),
@@ -99,9 +100,14 @@ def copy(modules: Path) -> None:
     for package, files in FILES.items():
         for name in files:
             shutil.copyfile(modules / package / name, VENDOR / Path(name).name)
-        shutil.copyfile(modules / package / "LICENSE", VENDOR / f"{package}.LICENSE")
+        shutil.copyfile(modules / package / "LICENSE", VENDOR / licence_file(package))
     kept = {"packages": pins(), "files": hashes()}
     VERSIONS.write_text(json.dumps(kept, indent=2) + "\n")
+
+
+def licence_file(package: str) -> str:
+    """The name of a package's licence beside its files: without the scope of the package."""
+    return f"{package.rpartition('/')[2]}.LICENSE"
 
 
 def pins() -> dict[str, str]:
@@ -114,7 +120,7 @@ def pins() -> dict[str, str]:
 def hashes() -> dict[str, str]:
     """The hash of every file that a build packs."""
     names = [Path(name).name for files in FILES.values() for name in files]
-    names += [f"{package}.LICENSE" for package in FILES]
+    names += [licence_file(package) for package in FILES]
     return {name: hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() for name in names}
 
 

@@ -1,7 +1,7 @@
 """Licences of what is packed and of what the base install brings, as SPDX expressions.
 
-A licence is read from what is delivered: the LICENSE file beside the scripts of the pages, and the
-metadata of the installed packages. One that is not in ``ALLOWED`` stops the release.
+A licence is read from what is delivered: the LICENSE file beside the scripts and the font of the
+pages, and the metadata of the installed packages. One that is not in ``ALLOWED`` stops the release.
 """
 
 from importlib.metadata import PackageNotFoundError, distribution
@@ -11,13 +11,16 @@ from typing import Final
 from .project import ROOT, packed, pins
 
 VENDOR: Final = ROOT / "src" / "forge_jobs" / "web" / "static" / "vendor"
-ALLOWED: Final = frozenset({"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"})
+ALLOWED: Final = frozenset(
+    {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "OFL-1.1"}
+)
 # How the text of each licence begins, without its title and its copyright lines.
 _TEXTS: Final = {
     "0BSD": "Permission to use, copy, modify, and/or distribute this software for any purpose "
     "with or without fee is hereby granted.",
     "MIT": "Permission is hereby granted, free of charge, to any person obtaining a copy of this "
     "software and associated documentation files",
+    "OFL-1.1": "This Font Software is licensed under the SIL Open Font License, Version 1.1.",
 }
 # What packages wrote before there were SPDX expressions in their metadata.
 _WRITTEN: Final = {
@@ -37,7 +40,9 @@ class BadLicence(Exception):
 
 def of_packed(folder: Path = VENDOR) -> dict[str, str]:
     """npm package → licence, by the text that the wheel has beside its files."""
-    return {one.name: of_text(folder / f"{one.name}.LICENSE") for one in packed()}
+    return {
+        one.name: of_text(folder / f"{one.name.rpartition('/')[2]}.LICENSE") for one in packed()
+    }
 
 
 def of_dependencies() -> dict[str, str]:

@@ -56,7 +56,7 @@ def packed(root: Path = ROOT) -> list[Packed]:
             name=name,
             version=locked[f"node_modules/{name}"]["version"],
             sha512=_hex(locked[f"node_modules/{name}"]["integrity"]),
-            files=(*(Path(file).name for file in files), f"{name}.LICENSE"),
+            files=(*(Path(file).name for file in files), f"{name.rpartition('/')[2]}.LICENSE"),
         )
         for name, files in sorted(FILES.items())
     ]

@@ -198,3 +198,13 @@ def test_a_query_line_chooses_jobs_by_an_argument(in_process: InProcess) -> None
     wrong = in_process.forge("jobs", "list", "--query", "since:yesterday")
     assert wrong.code == 2
     assert "since:yesterday is no time" in wrong.err
+
+
+def test_views_are_saved_listed_and_deleted(in_process: InProcess) -> None:
+    in_process.fill(jobs_to_two_people)
+    saved = in_process.forge("views", "save", "to ann", "to:ann@")
+    assert saved.out == "saved: forge jobs list --query 'to:ann@'\n"
+    listed = in_process.forge("views", "list", "--json").data
+    assert listed == {"views": [{"name": "to ann", "query": "to:ann@"}]}
+    assert in_process.forge("views", "delete", "to ann").code == 0
+    assert in_process.forge("views", "list").out == "No view is saved.\n"

@@ -139,6 +139,6 @@ def test_a_dead_letter_keeps_the_payload_byte_for_byte() -> None:
     assert (plain["error"], plain["attempts"], plain["died_at"]) == ('it said "no"', 5, 2)
     typed = msgspec.json.decode(letter, type=dict[str, dead_letter.DeadJob])["job"]
     assert (typed.kind, typed.enqueued_at) == ("send", 1)
-    job = dead_letter.successor(Successor("tell", "ops", 2), letter, trace="t")
+    job = dead_letter.successor(Successor("tell", "ops", 2), letter, parent="01J", trace="t")
     assert (job.kind, job.queue, job.max_attempts, job.trace) == ("tell", "ops", 2, "t")
     assert job.payload == letter

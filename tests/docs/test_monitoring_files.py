@@ -92,7 +92,7 @@ async def printed() -> dict[str, set[str]]:
                         for sample in family.samples:
                             found.setdefault(sample.name, set()).update(sample.labels)
                     await asyncio.sleep(0.05)
-    for name in gateway_metrics._HELP:
+    for name in gateway_metrics.METRICS:
         suffixes = ("_bucket", "_sum", "_count") if name == "gateway_door_seconds" else ("",)
         found.update({name + suffix: GATEWAY_LABELS for suffix in suffixes})
     return found

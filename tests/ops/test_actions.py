@@ -170,7 +170,7 @@ async def test_a_duplicate_has_the_same_fields_without_the_dedupe_key(
     assert copy.dedupe_key is None
     stored = await harness.store.jobs.get(copy_id)
     assert stored is not None
-    assert stored.options == {"rare": 1}
+    assert stored.options == {"rare": 1, "parent": original, "via": "copy"}
 
 
 async def test_duplicating_by_filter_copies_each_once(

@@ -94,6 +94,7 @@ COMMANDS: Final = (
     ("tasks", OPERATE, "tasks", ""),
     ("tags", OPERATE, "tags", ""),
     ("alerts", OPERATE, "alerts", ""),
+    ("views", OPERATE, "views", ""),
     ("workers", OPERATE, "workers", ""),
     ("audit", OPERATE, "audit", "audit"),
     ("stats", OPERATE, "health", "stats"),

@@ -127,6 +127,7 @@ class MissionControl:
             *(self._form_route(form) for form in FORMS if not self.read_only),
             *self._api_routes(),
             Route("/api/{rest:text}", _UnknownRoute()),
+            Route("/{rest:path}", self._unknown_page, methods=["GET"]),
         ]
 
     # ----------------------------------------------------------------- authentication and role
@@ -155,17 +156,19 @@ class MissionControl:
 
     def _page_guard(self, role: Role, handler: ContextHandler) -> RequestHandler:
         async def guarded(request: Request) -> Response:
+            known: RequestContext | None = None
             try:
                 context = await self._request_context(request)
                 if context is None:
                     return login.require_login(request, self.access)
                 if isinstance(context, Response):
                     return login.custom_response(request, context)
+                known = context
                 if context.identity.role < role:
                     raise NotAllowed(f"this needs the role {role.word}: ask an admin")
                 return await handler(context, request)
             except ForgeError as error:
-                return self.layout.error_page(request, error)
+                return self.layout.error_page(request, error, known)
 
         return guarded
 
@@ -187,6 +190,16 @@ class MissionControl:
         return guarded
 
     # ------------------------------------------------------------------- pages, forms and routes
+
+    async def _unknown_page(self, request: Request) -> Response:
+        """404 with navigation for whom is known, and nothing but 404 for others."""
+        error = NotFound(f"there is no page {request.url.path}")
+        try:
+            context = await self._request_context(request)
+        except ForgeError:
+            context = None
+        known = context if isinstance(context, RequestContext) else None
+        return self.layout.error_page(request, error, known)
 
     def _page_route(self, page: PageSpec) -> Route:
         async def get(context: RequestContext, request: Request) -> Response:

@@ -15,7 +15,9 @@ from starlette.routing import compile_path
 
 from forge_jobs import config
 from forge_jobs.core.errors import ForgeError, NotFound
+from forge_jobs.core.instant import to_datetime
 from forge_jobs.kit import redact
+from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 from . import page_files, rendering, static_files
 from .access.identity import Role
@@ -63,13 +65,22 @@ class Layout:
         """The login page."""
         return rendering.render_page("login.html", {**self._common_variables(request), **variables})
 
-    def error_page(self, request: Request, error: ForgeError) -> Response:
-        """An error page; for an htmx request, a notice instead."""
+    def error_page(
+        self, request: Request, error: ForgeError, context: RequestContext | None = None
+    ) -> Response:
+        """An error page, with navigation for whom is known; for an htmx request, a notice
+        instead."""
         status, _ = status_of(error)
         text = redact.prose(str(error))
         if request.headers.get("hx-request"):
             return _with_notice(Response(status_code=204), Notice(text, bad=True))
-        variables = {**self._common_variables(request), "status": status, "text": text}
+        variables = {
+            **self._common_variables(request),
+            "status": status,
+            "text": text,
+            "context": context,
+            "page": None,
+        }
         return HTMLResponse(rendering.render_page("error.html", variables), status)
 
     def action_response(
@@ -130,9 +141,16 @@ class Layout:
             "site": self._title,
             "version": _VERSION,
             "read_only": self._read_only,
+            "server_offset": _server_offset(),
             "login": self._login,
             "trace_link": partial(trace_link, self._trace_url),
         }
+
+
+def _server_offset() -> int:
+    """Minutes that this machine's time is ahead of UTC, now: pages can show its times."""
+    offset = to_datetime(SYSTEM_CLOCK.now()).astimezone().utcoffset()
+    return 0 if offset is None else round(offset.total_seconds() / 60)
 
 
 def with_query(path: str, params: Mapping[str, str], changes: Mapping[str, object]) -> str:

@@ -32,6 +32,7 @@ def environment() -> Environment:
         moment=time_element,
         at_time=timestamp_datetime,
         until=countdown_element,
+        full=full_element,
         span=duration,
         number=grouped,
         size=byte_size,
@@ -72,6 +73,11 @@ def timestamp_datetime(at: float) -> datetime:
 def countdown_element(at: datetime | None) -> Markup:
     """A ``time`` element for an expected end: once it has passed the script shows "now"."""
     return Markup(str(time_element(at)).replace("<time ", "<time data-until ", 1))
+
+
+def full_element(at: datetime) -> Markup:
+    """A ``time`` element that is shown as date and time, in the zone of the reader."""
+    return Markup(str(time_element(at)).replace("<time ", "<time data-full ", 1))
 
 
 def duration(seconds: float | None) -> str:

@@ -11,6 +11,7 @@ from forge_jobs.ops.declared_limits import LimitActions
 from forge_jobs.ops.error_groups import ErrorGroupActions
 from forge_jobs.ops.event_actions import EventActions
 from forge_jobs.ops.rate_limits import RateLimitActions
+from forge_jobs.ops.saved_views import SavedViewActions
 from forge_jobs.ops.schedules import ScheduleActions
 from forge_jobs.ops.store_time import store_now
 
@@ -82,6 +83,11 @@ class RequestContext:
     def error_group_actions(self) -> ErrorGroupActions:
         """Resolves and reopens error groups."""
         return ErrorGroupActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
+
+    @property
+    def saved_view_actions(self) -> SavedViewActions:
+        """Saves and deletes views."""
+        return SavedViewActions(self.store, actor=self.audit_actor, clock=self.forge.clock)
 
     @property
     def alert_actions(self) -> AlertActions:

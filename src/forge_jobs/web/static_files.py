@@ -19,9 +19,15 @@ from starlette.types import Receive, Scope, Send
 
 PREFIX: Final = "/static/"
 _HASHED: Final = re.compile(r"(?P<stem>.+)\.(?P<hash>[0-9a-f]{16})(?P<suffix>\.[a-z0-9]+)")
+_CSS_URL: Final = re.compile(rb'url\("([^":]+)"\)[^;]*')
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _REVALIDATE: Final = "no-cache"
-_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_TYPES: Final = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +102,25 @@ class StaticFiles:
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_size)
             if known is None or known.stamp != stamp:
-                known = self._files[name] = _read(name, path, stamp)
+                known = self._files[name] = _read(name, stamp, self._content(path))
         except OSError:
             return None
         return known
+
+    def _content(self, path: Path) -> bytes:
+        """The bytes of a file. A style sheet leads to the hashed names of other files; what it
+        names and is not installed, a font, is left out."""
+        content = path.read_bytes()
+        if path.suffix != ".css":
+            return content
+
+        def address(match: re.Match[bytes]) -> bytes:
+            file = self._find(match[1].decode())
+            if file is None:
+                return b'local("")'
+            return match[0].replace(match[1], file.hashed_name.encode())
+
+        return _CSS_URL.sub(address, content)
 
     def _names(self) -> Mapping[str, Path]:
         files = (path for path in self._folder.rglob("*") if path.is_file())
@@ -119,10 +140,9 @@ def _tags(header: str) -> list[str]:
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
-def _read(name: str, path: Path, stamp: tuple[int, int]) -> StaticFile:
-    content = path.read_bytes()
+def _read(name: str, stamp: tuple[int, int], content: bytes) -> StaticFile:
     compressed = gzip.compress(content, 9, mtime=0)
-    media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(name)[0] or "text/plain"
+    media_type = _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain"
     digest = hashlib.sha256(content).hexdigest()[:16]
     smaller = compressed if len(compressed) < len(content) else None
     return StaticFile(name, stamp, content, smaller, digest, media_type)

@@ -17,13 +17,14 @@ from . import (
     story,
     system,
     tasks,
+    views,
     workers,
 )
 from .route import Route, by_method_and_path
 
 _FILES: Final = (
     system, queues, workers, tasks, series, jobs, job_actions, steps, story, bulk, errors, cron,
-    limits, alerts, audit,
+    limits, alerts, audit, views,
 )  # fmt: skip
 
 ROUTES: Final[tuple[Route, ...]] = tuple(

@@ -26,6 +26,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import APPLIES_TO, Action
 from forge_jobs.ops.operations import Operation, OperationState
+from forge_jobs.ops.saved_views import saved_views
 from forge_jobs.ops.views import QueueView, job_summary
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.local_path import local_path
@@ -85,8 +86,10 @@ async def dead(context: RequestContext, params: Params) -> TemplateVars:
 async def _list_view(
     context: RequestContext, params: Params, fixed: tuple[JobStatus, ...]
 ) -> TemplateVars:
-    queues, kinds = await asyncio.gather(
-        queries.queues(context.store, clock=context.clock), context.store.queues.kinds()
+    queues, kinds, views = await asyncio.gather(
+        queries.queues(context.store, clock=context.clock),
+        context.store.queues.kinds(),
+        saved_views(context.store),
     )
     try:
         query = parse_query(params)
@@ -108,6 +111,8 @@ async def _list_view(
         "sort": "" if order is usual else order.value,
         "sorting": _sorting(order, usual),
         "fields": form_fields(query),
+        "views": views,
+        "whole_line": str(query),
         "completions": _completions(params, queues, kinds),
         "operations": [
             operation for operation in context.operations.all() if operation.ended_at is None
@@ -235,6 +240,20 @@ async def _start_operation(
     )
 
 
+async def save_view(context: RequestContext, params: Params) -> Notice:
+    """Save the query of the page under a name."""
+    name = params.get("name", "")
+    saved = await context.saved_view_actions.save(name, params.get("query", ""))
+    command = forge_command("views", "save", saved.name, saved.query)
+    return Notice(f"saved as {saved.name}", command)
+
+
+async def delete_view(context: RequestContext, params: Params) -> Notice:
+    """Delete a saved view."""
+    await context.saved_view_actions.delete(params.get("name", ""))
+    return Notice(f"deleted {params['name']}", forge_command("views", "delete", params["name"]))
+
+
 async def stop(context: RequestContext, params: Params) -> Notice:
     """Stop a bulk operation after its current batch."""
     return Notice(
@@ -326,7 +345,7 @@ PAGES: Final = (
         view=scheduled, key="s",
     ),
     PageSpec(
-        path="/retries", name="retries", title="Retries", template="jobs.html",
+        path="/retries", name="retries", title="Failed", template="jobs.html",
         view=retries, key="r",
     ),
     PageSpec(path="/dead", name="dead", title="Dead", template="jobs.html", view=dead, key="d"),
@@ -339,4 +358,6 @@ PAGES: Final = (
 FORMS: Final = (
     FormSpec(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),
     FormSpec(path="/act/operations/{id}/stop", role=Role.OPERATOR, act=stop),
+    FormSpec(path="/act/views/save", role=Role.OPERATOR, act=save_view),
+    FormSpec(path="/act/views/delete", role=Role.OPERATOR, act=delete_view),
 )

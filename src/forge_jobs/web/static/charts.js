@@ -5,8 +5,7 @@
   var pinned = null;
   var TONES = ["info", "good", "wait", "warn", "bad", "soft"];
   var drawn = new WeakMap();
-  var clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-  var day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+  var clock = { format: window.forgeTimes.minute }, day = { format: window.forgeTimes.day };
 
   function colour(name) {
     // light-dark() is resolved only on a property that takes a colour
@@ -106,7 +105,7 @@
   function shown(figure, name, index) {
     if (index === null || index === undefined) return "–";
     var data = JSON.parse(figure.dataset.chart), text = formatValue(data.series[name] && data.series[name][index], data.unit);
-    return isOpen(data, index) && !isBefore(data, name) ? text + (data.level ? " now" : " so far") : text;
+    return isOpen(data, index) && !isBefore(data, name) && text !== "–" ? text + (data.level ? " now" : " so far") : text;
   }
 
   // a value without adjacent values has no line: draw it as a point
@@ -128,9 +127,10 @@
 
   function options(figure, data, width) {
     var names = Object.keys(data.series), line = colour("line"), soft = colour("soft");
-    var axis = { stroke: soft, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
+    var axis = { stroke: soft, font: '12px "Inter Variable", system-ui, sans-serif', grid: { stroke: line, width: 1 }, ticks: { show: false } };
     return {
       width: width,
+      tzDate: function (at) { return window.forgeTimes.local(new Date(at * 1000)); },
       height: Number(figure.dataset.height || 180),
       padding: [8, 18, 0, 0],
       cursor: {

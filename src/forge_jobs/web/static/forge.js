@@ -8,28 +8,7 @@
   function save(name, value) { try { localStorage.setItem("forge." + name, value); } catch (_) { /* storage may be blocked */ } }
   function load(name) { try { return localStorage.getItem("forge." + name); } catch (_) { return null; } }
 
-  // ---------------------------------------------------------------- times
-
-  function ago(seconds) {
-    var future = seconds < 0, left = Math.abs(seconds), text;
-    if (left < 1) return "now";
-    if (left < 60) text = Math.floor(left) + " s";
-    else if (left < 3600) text = Math.floor(left / 60) + " min";
-    else if (left < 86400) text = Math.floor(left / 3600) + " h " + Math.floor(left % 3600 / 60) + " min";
-    else text = Math.floor(left / 86400) + " d " + Math.floor(left % 86400 / 3600) + " h";
-    return future ? "in " + text : text + " ago";
-  }
-
-  function updateTimes(from) {
-    var now = Date.now();
-    all("time[datetime]", from).forEach(function (one) {
-      var at = new Date(one.getAttribute("datetime")), age = (now - at.getTime()) / 1000;
-      // an expected end is shown as "now" until the next update removes it
-      var text = age > 0 && one.dataset.until !== undefined ? "now" : ago(age);
-      if (!one.title) one.title = at.toLocaleString();
-      if (one.textContent !== text) one.textContent = text;
-    });
-  }
+  var updateTimes = window.forgeTimes.update;
 
   // ---------------------------------------------------------------- live
 
@@ -131,7 +110,7 @@
       dot.classList.toggle("bad", !!text);
       dot.classList.toggle("live", !text && !paused);
     }
-    if (text && banner.hidden) banner.dataset.since = new Date().toLocaleTimeString();
+    if (text && banner.hidden) banner.dataset.since = window.forgeTimes.clock(new Date());
     banner.hidden = !text;
     if (banner.dataset.said === text) return;
     banner.dataset.said = text;
@@ -366,6 +345,7 @@
 
   function openDrawer(link, title, restored) {
     var body = $("#drawer-body"), root = $(".brand").getAttribute("href").replace(/\/$/, "");
+    if (!$("#drawer").open) showSkeleton(body);
     fetchMain(link.href).then(function (nodes) {
       var id = jobOf(link.href), heading;
       unsubscribe(body);
@@ -380,6 +360,16 @@
       if (!$("#drawer").open) $("#drawer").showModal();
       connect();
     });
+  }
+
+  // grey lines where the content will be, if it takes longer than a moment
+  function showSkeleton(body) {
+    var lines = document.createElement("div");
+    lines.className = "skeleton";
+    lines.setAttribute("aria-hidden", "true");
+    body.replaceChildren(lines);
+    $("#drawer-title").textContent = "Job";
+    setTimeout(function () { if (lines.isConnected && !$("#drawer").open) $("#drawer").showModal(); }, 150);
   }
 
   function restoreDrawer() {
@@ -422,6 +412,7 @@
   }
   document.addEventListener("change", function (event) {
     if (event.target.dataset.do === "theme") setTheme(event.target.value);
+    if (event.target.dataset.do === "zone") { window.forgeTimes.setZone(event.target.value); window.forgeCharts.draw(true); }
     if (event.target.dataset.do === "refresh") { save("pace", event.target.value); setRefresh(event.target.value); }
   });
   // browsers without a clipboard, or without https, get no button
@@ -447,6 +438,7 @@
 
   document.addEventListener("DOMContentLoaded", function () {
     $("select[data-do=theme]").value = load("theme") || "system";
+    $("select[data-do=zone]").value = window.forgeTimes.zone();
     $("#drawer").addEventListener("close", drawerClosed);
     window.addEventListener("popstate", restoreDrawer);
     if (drawerJob()) restoreDrawer();
