@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.sqlite import schema
+from forge_jobs.backends.shared.sql_text import ordered_values
+from forge_jobs.backends.sqlite import breakdowns, schema
 from forge_jobs.backends.sqlite.counters import BREAKDOWNS_SQL as SQL
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
+from forge_jobs.core.instant import DAY, FIVE_MINUTES, HOUR
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 
@@ -48,3 +50,23 @@ def test_a_statement_searches_by_its_key(connection: sqlite3.Connection, name: s
         assert f"SEARCH {search}" in steps, steps
     jobs = [step for step in steps if "forge_jobs" in step]
     assert all("INTEGER PRIMARY KEY (rowid>?)" in step for step in jobs), steps
+
+
+def test_five_minutes_are_kept_for_two_days_and_hours_as_long_as_minutes(
+    connection: sqlite3.Connection,
+) -> None:
+    rows = [
+        (length, at * DAY, "q", "k", "{}") for length in (FIVE_MINUTES, HOUR) for at in range(10)
+    ]
+    connection.executemany("INSERT INTO forge_periods VALUES (?, ?, ?, ?, ?)", rows)
+
+    def execute(statement: str, values: tuple[object, ...]) -> sqlite3.Cursor:
+        return connection.execute(statement, ordered_values(statement, values))
+
+    breakdowns.purge(execute, 5 * DAY, 100)
+    found = connection.execute("SELECT length, at FROM forge_periods ORDER BY length, at")
+    kept: dict[int, list[int]] = {}
+    for length, at in found.fetchall():
+        kept.setdefault(length, []).append(at // DAY)
+    assert kept == {FIVE_MINUTES: [7, 8, 9], HOUR: [5, 6, 7, 8, 9]}
+    connection.execute("DELETE FROM forge_periods")

@@ -2,6 +2,7 @@
 kind since a deploy. And the life of a group on its pages."""
 
 import json
+import re
 
 from playwright.sync_api import Page, expect
 
@@ -35,7 +36,7 @@ def test_what_failed_in_the_last_hour_grouped(page: Page, site: Site) -> None:
     ids = failing(site, 2, "hour")
     clicks = Clicks()
     page.goto("/")
-    clicks(page.get_by_role("link", name="error groups, 1 h"))
+    clicks(page.get_by_role("link", name=re.compile("error groups? in the last hour")))
     row = page.get_by_role("row").filter(has_text=TITLE)
     expect(row).to_contain_text("site.py in send")
     expect(row).to_contain_text("open")

@@ -5,6 +5,7 @@ from typing import Final
 
 from forge_jobs.core.error_groups import GroupState
 from forge_jobs.ops import error_groups, metrics, queries
+from forge_jobs.ops.error_groups import GroupOrder
 from forge_jobs.ops.queue_activity import queue_activity
 from forge_jobs.web.request_context import RequestContext
 
@@ -16,6 +17,7 @@ from .ranges import RANGES, adjacent_ranges
 from .sparklines import sparkline
 
 _ERRORS_S: Final = 3_600.0
+_ERRORS_SHOWN: Final = 3
 _UNRESOLVED: Final = (GroupState.OPEN, GroupState.RETURNED)
 _COUNTED: Final = ("enqueued", "done", "retried", "dead")
 
@@ -31,12 +33,17 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
         ),
         queue_activity(context.store, clock=context.clock),
         error_groups.error_groups(
-            context.store, span_s=_ERRORS_S, states=_UNRESOLVED, limit=1, clock=context.clock
+            context.store,
+            span_s=_ERRORS_S,
+            states=_UNRESOLVED,
+            order=GroupOrder.COUNT,
+            limit=_ERRORS_SHOWN,
+            clock=context.clock,
         ),
     )
     return {
         "overview": overview,
-        "error_groups": groups.groups_in_all,
+        "errors": groups,
         "sparklines": {name: sparkline(minutes) for name, minutes in activity.items()},
         "blocked": [queue for queue in overview.queues if queue.blocks],
         **range_variables(data),

@@ -348,6 +348,7 @@
 
   function openDrawer(link, title, restored) {
     var body = $("#drawer-body"), root = $(".brand").getAttribute("href").replace(/\/$/, "");
+    if (!$("#drawer").open) showSkeleton(body);
     fetchMain(link.href).then(function (nodes) {
       var id = jobOf(link.href), heading;
       unsubscribe(body);
@@ -362,6 +363,16 @@
       if (!$("#drawer").open) $("#drawer").showModal();
       connect();
     });
+  }
+
+  // grey lines where the content will be, if it takes longer than a moment
+  function showSkeleton(body) {
+    var lines = document.createElement("div");
+    lines.className = "skeleton";
+    lines.setAttribute("aria-hidden", "true");
+    body.replaceChildren(lines);
+    $("#drawer-title").textContent = "Job";
+    setTimeout(function () { if (lines.isConnected && !$("#drawer").open) $("#drawer").showModal(); }, 150);
   }
 
   function restoreDrawer() {

@@ -1,5 +1,5 @@
 -- set: exchange_v1
--- revision: 5
+-- revision: 6
 -- requires: primitives_v1, limit_buckets_v1, due_jobs_v1, finish_v1, claim_search_v1, steps_v1, events_v1
 
 -- The hot call of a worker that has something to write.
@@ -153,9 +153,9 @@ BEGIN
             SELECT v_minute, t.tag, h.queue, h.kind, count(*), count(*), 0, 0,
                 COALESCE(sum(f.ran_s) FILTER (WHERE f.waited_s IS NOT NULL), 0), COALESCE(sum(f.waited_s), 0)
             FROM (
-                SELECT d.key, p_done_epochs[d.ordinal] AS epoch, p_done_ran[d.ordinal] AS ran_s,
-                    (p_done_waited::jsonb ->> (d.ordinal - 1)::integer)::double precision AS waited_s
-                FROM unnest(p_done_keys) WITH ORDINALITY AS d(key, ordinal)
+                SELECT d.key, d.epoch, d.ran_s, d.waited::double precision AS waited_s
+                FROM ROWS FROM (unnest(p_done_keys), unnest(p_done_epochs), unnest(p_done_ran),
+                    jsonb_array_elements_text(p_done_waited::jsonb)) AS d(key, epoch, ran_s, waited)
             ) AS f
             JOIN forge.history h ON h.id BETWEEN f.key AND f.key AND h.epoch = f.epoch
             CROSS JOIN LATERAL unnest(h.tags) AS t(tag)

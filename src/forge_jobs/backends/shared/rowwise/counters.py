@@ -11,7 +11,7 @@ from forge_jobs.core.decide import Finish
 from forge_jobs.core.histogram import EMPTY, histogram
 from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.core.tag_counts import TagPart, TagSums, add_sums
+from forge_jobs.core.tag_counts import TagPart, TagSums
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _RUNNING, _PENDING, _SCHEDULED = JobStatus.RUNNING, JobStatus.PENDING, JobStatus.SCHEDULED
@@ -56,6 +56,19 @@ class _KindCounters:
         )
 
 
+class _TagCounters:
+    """The runs of one tag, queue and kind."""
+
+    __slots__ = ("dead", "done", "ran_s", "retried", "runs", "waited_s")
+
+    def __init__(self) -> None:
+        self.runs = self.done = self.retried = self.dead = 0
+        self.ran_s = self.waited_s = 0.0
+
+    def total(self) -> TagSums:
+        return TagSums(self.runs, self.done, self.retried, self.dead, self.ran_s, self.waited_s)
+
+
 class TransactionCounters:
     """The changes of one transaction; all in its own minute unless a minute is given."""
 
@@ -66,7 +79,7 @@ class TransactionCounters:
         self._minute = now - now % MINUTE
         self._counts: dict[tuple[str, str, str], int] = {}
         self._kinds: dict[tuple[Instant, str, str], _KindCounters] = {}
-        self._tags: dict[tuple[str, str, str], list[TagSums]] = {}
+        self._tags: dict[tuple[str, str, str], _TagCounters] = {}
 
     def inserted(
         self, queue: str, kind: str, status: str, jobs: int = 1, minute: Instant | None = None
@@ -135,16 +148,21 @@ class TransactionCounters:
         """Count the run of a job with tags, which became ``target``."""
         if finish.event is _MISSING:
             return
-        sums = TagSums(
-            runs=1,
-            done=int(target is _DONE),
-            retried=int(target is _FAILED),
-            dead=int(target is _DEAD),
-            ran_s=finish.ran_s if timed else 0.0,
-            waited_s=finish.waited_s if timed else 0.0,
-        )
         for tag in finish.tags:
-            self._tags.setdefault((tag, finish.queue, finish.kind), []).append(sums)
+            name = (tag, finish.queue, finish.kind)
+            sums = self._tags.get(name)
+            if sums is None:
+                sums = self._tags[name] = _TagCounters()
+            sums.runs += 1
+            if target is _DONE:
+                sums.done += 1
+            elif target is _FAILED:
+                sums.retried += 1
+            elif target is _DEAD:
+                sums.dead += 1
+            if timed:
+                sums.ran_s += finish.ran_s
+                sums.waited_s += finish.waited_s
 
     def counts(self) -> list[tuple[str, str, str, int]]:
         """How the number of jobs changed, by queue, kind and state."""
@@ -156,7 +174,7 @@ class TransactionCounters:
 
     def tag_parts(self) -> list[TagPart]:
         """What runs came to, by tag, queue and kind."""
-        return [TagPart(self._minute, *name, add_sums(sums)) for name, sums in self._tags.items()]
+        return [TagPart(self._minute, *name, sums.total()) for name, sums in self._tags.items()]
 
     def _add_jobs(self, queue: str, kind: str, status: str, jobs: int) -> None:
         name = (queue, kind, status)
