@@ -4,6 +4,7 @@ It has the pinned requirements of that Django (requirements/django52.txt and so 
 itself, linked to this folder; no test tools, since the test project runs with Django's own.
 """
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -42,6 +43,14 @@ def _environment(home: Path, minor: str, pins: Path) -> Path:
     program = find(minor)
     if program is None:
         raise NoPython(f"no Python {minor} with venv here: install one, or name others")
+    home.parent.mkdir(exist_ok=True)
+    # Tests run in several processes, and two of them may want it.
+    with (home.parent / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _made(home, program, pins)
+
+
+def _made(home: Path, program: Path, pins: Path) -> Path:
     python = home / "bin" / "python"
     digest = hashlib.sha256(pins.read_bytes())
     stamp, wanted = home / "ready", f"{version(program)} {digest.hexdigest()}"

@@ -19,7 +19,7 @@ reset_queries: Any = _db.reset_queries
 settings: Any = import_module("django.conf").settings
 setting_changed: Any = import_module("django.core.signals").setting_changed
 timezone: Any = import_module("django.utils.timezone")
-transaction: Any = _db.transaction
+transaction: Any = import_module("django.db.transaction")
 
 
 def _package() -> str:

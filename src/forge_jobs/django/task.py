@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar, Unpack, cast
 
@@ -31,10 +31,11 @@ _OF_JOBS: Final = ("delay", "expires", "dedupe_key", "dedupe_for", "unique_while
 _NAMES: Final = (*_OF_TASKS, *_OF_JOBS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ForgeTask(BaseTask):
     """A Django task with the options of ``TaskOptions``, and those of ``JobOptions`` for
-    ``using``. None: not given."""
+    ``using``. None: not given. What is derived from it is kept beside its fields, so that a copy
+    makes its own."""
 
     run_after: datetime | None = None
     max_attempts: int | None = None
@@ -56,7 +57,6 @@ class ForgeTask(BaseTask):
     dedupe_key: str | None = None
     dedupe_for: Any = None
     unique_while: str | None = None
-    calls: "TaskCalls" = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         for name, value in getattr(self.func, _ATTRIBUTE, {}).items():

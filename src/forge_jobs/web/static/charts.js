@@ -105,7 +105,7 @@
   function shown(figure, name, index) {
     if (index === null || index === undefined) return "–";
     var data = JSON.parse(figure.dataset.chart), text = formatValue(data.series[name] && data.series[name][index], data.unit);
-    return isOpen(data, index) && !isBefore(data, name) ? text + (data.level ? " now" : " so far") : text;
+    return isOpen(data, index) && !isBefore(data, name) && text !== "–" ? text + (data.level ? " now" : " so far") : text;
   }
 
   // a value without adjacent values has no line: draw it as a point

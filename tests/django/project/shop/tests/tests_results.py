@@ -1,5 +1,6 @@
 """Options, results and errors of tasks, as Django shows them."""
 
+import copy
 from datetime import datetime, timedelta
 
 from django.test import TransactionTestCase
@@ -121,6 +122,11 @@ class Results(TransactionTestCase):
         self.assertEqual(done, [100])
         self.forge.drain().run()
         self.assertEqual(self.forge.jobs(status="scheduled").count(), 1)
+
+    def test_tasks_can_be_copied_where_django_can(self):
+        if hasattr(type(tasks.send), "_reconstruct"):
+            self.assertEqual(copy.copy(tasks.send), tasks.send)
+            self.assertEqual(copy.copy(tasks.send).enqueue("a").forge.refresh().max_attempts, 3)
 
     def test_bad_tasks_are_refused_as_by_django(self):
         def inner():
