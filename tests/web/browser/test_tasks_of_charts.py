@@ -77,6 +77,6 @@ def test_points_and_their_jobs_without_a_script(browser: Browser, site: Site) ->
         clicks(page.get_by_role("link", name="Points and their jobs"))
         newest = page.locator(".timeline tbody tr").first
         expect(newest).to_contain_text("so far")
-        clicks(newest.get_by_role("link"))
+        clicks(newest.get_by_role("rowheader").get_by_role("link"))
         expect(page.locator(f"#job-{first}")).to_be_visible()
         assert datetime.now(UTC).strftime("from=%Y-%m-%dT") in page.url
