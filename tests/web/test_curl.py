@@ -9,9 +9,11 @@ import pytest
 from forge_jobs import BadConfig, Forge, config
 from forge_jobs.core.alert_rule import new_rule
 from forge_jobs.core.job import NewJob
+from forge_jobs.core.selection import Filter
+from forge_jobs.core.status import JobStatus
 from forge_jobs.store.alerts import AlertRules
 from forge_jobs.web import Role
-from forge_jobs.web.curl import _CALLS, curl_command
+from forge_jobs.web.curl import _CALLS, bulk_curl, curl_command
 from forge_jobs.web.pages.all import FORMS
 from forge_jobs.web.trace_link import trace_id, trace_link
 from tests.web.harness import web_harness
@@ -104,3 +106,19 @@ async def test_log_lines_about_jobs_have_their_address(
         await forge.adrain()
     urls = [record.job_url for record in caplog.records]  # type: ignore[attr-defined]
     assert urls == [f"https://jobs.example/jobs/{job.id}"]
+
+
+async def test_the_call_of_a_bulk_action_starts_it() -> None:
+    wanted = Filter(kind="send", statuses=(JobStatus.DEAD,), enqueued_from=1_700_000_000_000_000)
+    command = shlex.split(bulk_curl("retry", wanted))
+    assert bulk_curl("retry", Filter(parent="x")) == ""
+    with web_harness() as harness:
+        async with harness.client(Role.OPERATOR) as operator:
+            headers = {"content-type": "application/json"}
+            url = command[-1].removeprefix("$FORGE_WEB_URL")
+            body = command[command.index("-d") + 1]
+            answer = await operator.post(url, content=body, headers=headers)
+            assert answer.is_success, answer.text
+            page = (await operator.get("/bulk/retry?status=dead&kind=send")).text
+            assert "$FORGE_WEB_URL/api/bulk" in page
+        await harness.app.aclose()

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from msgspec import structs
+
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.selection import Filter
+
 Fields = Mapping[str, str]
 
 
@@ -20,6 +25,12 @@ class _ApiCall(NamedTuple):
     body: Mapping[str, Any] | None = None
 
 
+# What the filter of the API has, and its value for any job.
+_TAKEN: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("queue", "kind", "tag", "dedupe_key", "error", "enqueued_from"), None),
+    "enqueued_until": None,
+    "statuses": (),
+}
 # Forms of many fields (schedules, alert rules, filters) are left to the API reference.
 _CALLS: Final = (
     _ApiCall("/act/alerts/{name}/test", "POST", "/alerts/rules/{name}/test"),
@@ -72,12 +83,33 @@ def curl_command(form_path: str, fields: Fields) -> str:
     return ""
 
 
+def bulk_curl(action: str, wanted: Filter) -> str:
+    """The curl command that starts an action on all jobs of a filter; empty if the filter has a
+    condition that the API does not take."""
+    times = (("from", wanted.enqueued_from), ("to", wanted.enqueued_until))
+    given: dict[str, Any] = {
+        "queues": [] if wanted.queue is None else [wanted.queue],
+        "kinds": [] if wanted.kind is None else [wanted.kind],
+        "statuses": [str(status) for status in wanted.statuses],
+        **{name: getattr(wanted, name) for name in ("tag", "dedupe_key", "error")},
+        **{name: None if at is None else to_datetime(at).isoformat() for name, at in times},
+    }
+    if structs.replace(wanted, **_TAKEN) != Filter():
+        return ""
+    filter = {name: value for name, value in given.items() if value}
+    return _request("POST", "/bulk", {"action": action, "filter": filter})
+
+
 def _command(call: _ApiCall, parameters: Mapping[str, str], fields: Fields) -> str:
     body = None if call.body is None else {k: _filled(v, fields) for k, v in call.body.items()}
     path = call.path.replace("{field}", quote(fields.get("name", ""), safe=":"))
     for name, value in parameters.items():
         path = path.replace(f"{{{name}}}", quote(unquote(value), safe=""))
-    parts = ["curl", "-X", call.method, '-H "Authorization: Bearer $FORGE_TOKEN"']
+    return _request(call.method, path, body)
+
+
+def _request(method: str, path: str, body: Mapping[str, Any] | None) -> str:
+    parts = ["curl", "-X", method, '-H "Authorization: Bearer $FORGE_TOKEN"']
     if body is not None:
         parts += ["-H 'content-type: application/json'", "-d", shlex.quote(json.dumps(body))]
     return " ".join([*parts, f'"$FORGE_WEB_URL/api{path}"'])

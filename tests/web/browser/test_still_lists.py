@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from forge_jobs.core.job import NewJob
 from tests.web.browser.site import Site
 
-# The long version, by FORGE_STILL_LONG=1: 50 clicks and 60 s.
-LONG = bool(os.environ.get("FORGE_STILL_LONG"))
+# The long version, by LONG_LISTS=1: 50 clicks and 60 s.
+LONG = bool(os.environ.get("LONG_LISTS"))
 CLICKS = 50 if LONG else 6
 WATCHED_MS = 60_000 if LONG else 6_000
 JOBS_PER_S = 500

@@ -29,6 +29,7 @@ from forge_jobs.ops.operations import Operation, OperationState
 from forge_jobs.ops.saved_views import saved_views
 from forge_jobs.ops.views import QueueView, job_summary
 from forge_jobs.web.access.identity import Role
+from forge_jobs.web.curl import bulk_curl
 from forge_jobs.web.local_path import local_path
 from forge_jobs.web.request_context import RequestContext
 
@@ -291,6 +292,7 @@ async def preview(context: RequestContext, params: Params) -> TemplateVars:
         "confirm_above": CONFIRM_ABOVE,
         "filter": query_parameters(reached_query),
         "command": bulk_command(action, reached_query),
+        "call": bulk_curl(action, reached_filter),
         "back": local_path(params.get("back", "/jobs"), "/jobs"),
     }
 

@@ -229,7 +229,10 @@
     if (!chosen.length) { notice({ text: "Choose at least one job, or all matching.", bad: true }); return; }
     var ids = chosen.map(function (one) { return one.value; });
     var verb = button.textContent.trim(), command = "forge jobs " + action + " " + ids.slice(0, 3).join(" ") + (ids.length > 3 ? " …" : "");
-    askConfirmation(verb + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?"), command, verb).then(function (yes) {
+    var call = "curl -X POST -H \"Authorization: Bearer $FORGE_TOKEN\" -H 'content-type: application/json' -d '";
+    var curl = call + JSON.stringify({ action: action, ids: ids.slice(0, 100) }) + "' \"$FORGE_WEB_URL/api/bulk\"";
+    if (ids.length > 100) curl = "";
+    askConfirmation(verb + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?"), command, verb, curl).then(function (yes) {
       if (!yes) return;
       window.htmx.ajax("POST", button.formAction, { source: document.body, swap: "none", values: { ids: ids.join(",") } });
       chosen.forEach(function (one) { one.checked = false; });
