@@ -18,7 +18,8 @@ from forge_jobs.web.pages.all import FORMS, PAGES
 from tests.web.harness import PASSWORD, REMOTE_CLIENT, WebHarness, credentials, web_harness
 
 _VALUES = {
-    "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "name": "task:x", "worker": "nobody", "host_id": "nobody",
+    "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "job_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    "name": "task:x", "worker": "nobody", "host_id": "nobody",
     "action": "retry", "scope": "x", "group": "jobs", "kind": "x",
 }  # fmt: skip
 _ROLES = (None, *Role)

@@ -20,6 +20,7 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
     )
     rows = [
         {
+            "id": entry.id,
             "at": entry.at,
             "actor": entry.actor,
             "role": entry.role,
