@@ -28,7 +28,6 @@ async def view(context: RequestContext, params: Params) -> TemplateVars:
             "action": entry.action,
             "subject": entry.subject,
             # counts of zero are noise; what is shown as a change is not shown twice
-            "id": entry.id,
             "detail": {
                 name: detail_text(value)
                 for name, value in entry.detail.items()
