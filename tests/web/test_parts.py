@@ -9,7 +9,7 @@ from forge_jobs.ops.queue_activity import QueueMinute
 from forge_jobs.web.pages.audit import detail_text
 from forge_jobs.web.pages.ranges import adjacent_ranges, parse_range
 from forge_jobs.web.pages.sparklines import HEIGHT, sparkline
-from forge_jobs.web.rendering import countdown_element, time_element
+from forge_jobs.web.rendering import countdown_element, rate, time_element
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -87,3 +87,18 @@ def test_texts_of_the_audit_and_of_expected_times() -> None:
     assert [detail_text(value) for value in (1_000, True, "mail")] == ["1,000", "yes", "mail"]
     assert "<time data-until datetime=" in countdown_element(NOON)
     assert countdown_element(None) == time_element(None)
+
+
+@pytest.mark.parametrize(
+    ("per_s", "shown"),
+    [
+        (0, "0"),
+        (0.000548, "1.97/h"),
+        (1 / 60, "1/min"),
+        (0.5, "30/min"),
+        (12.34, "12.3/s"),
+        (4321, "4,321/s"),
+    ],
+)
+def test_a_rate_has_the_unit_in_which_it_can_be_read(per_s: float, shown: str) -> None:
+    assert rate(per_s) == shown

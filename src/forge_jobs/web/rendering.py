@@ -36,6 +36,7 @@ def environment() -> Environment:
         span=duration,
         number=grouped,
         size=byte_size,
+        rate=rate,
         json=as_json,
         pretty=indented_json,
         marked=marked_json,
@@ -115,6 +116,15 @@ def duration_input(seconds: float | None) -> str:
 def grouped(value: float | None) -> str:
     """A number with thousands separators: ``12,345``."""
     return "–" if value is None else f"{value:,}"
+
+
+def rate(per_s: float) -> str:
+    """How often, in the first unit in which it is at least one: ``12/s``, ``4/min``, ``2/h``."""
+    unit, often = "h", per_s * 3_600
+    for shorter, length in (("min", 60), ("s", 1)):
+        if per_s * length >= 1:
+            unit, often = shorter, per_s * length
+    return f"{often:,.0f}/{unit}" if often >= 100 else f"{often:.3g}/{unit}" if often else "0"
 
 
 def byte_size(count: int | None) -> str:

@@ -19,7 +19,7 @@ _RECENT: Final = 10
 # The columns of the list: title, what it is sorted by, whether it is a number.
 COLUMNS: Final = (
     ("Name", Sort.NAME, False),
-    ("Ended per s", Sort.THROUGHPUT, True),
+    ("Ended", Sort.THROUGHPUT, True),
     ("Failed", Sort.FAILURES, True),
     ("Wait p50 / p95 / p99", Sort.WAIT, True),
     ("Run p50 / p95 / p99", Sort.RUN, True),

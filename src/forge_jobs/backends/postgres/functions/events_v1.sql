@@ -1,5 +1,5 @@
 -- set: events_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1, limit_buckets_v1, steps_v1
 
 -- Events, and the suspended jobs that wait for them.

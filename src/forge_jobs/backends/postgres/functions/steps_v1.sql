@@ -1,5 +1,5 @@
 -- set: steps_v1
--- revision: 1
+-- revision: 2
 -- requires: primitives_v1
 
 -- Steps of running jobs, and the locks that fence them.
