@@ -140,7 +140,9 @@ def audit_one(bench: Bench, one: Audited) -> Durability:
         agent.answer()
         told = agent.ask("commits")
     put, drained = grown(enqueued, start), grown(told["commits"], enqueued)
-    as_said = set(put) == {one.enqueue} and set(drained) == {one.drain}
+    # A worker notes its name and version when it starts: one setting, as durable as all of them.
+    jobs = {level for level, times in drained.items() if (level, times) != ("FULL", 1)}
+    as_said = set(put) == {one.enqueue} and (jobs or set(drained)) == {one.drain}
     verdict = "as said" if as_said else f"NOT AS SAID ({one.enqueue} and {one.drain})"
     return Durability(
         one.system,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs import BadConfig, BadOption, Forge
+from forge_jobs import BadConfig, BadOption, Forge, config
 from forge_jobs.config import read_file
 from forge_jobs.engine.requests.declared_alerts import ensure_alerts
 from forge_jobs.ops.alerts import AlertActions
@@ -48,6 +48,9 @@ def test_forge_toml_declares_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (rule.name, rule.above, rule.for_s, rule.secret) == (
         "late", 300, 60, "0123456789abcdef",
     )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    # Each worker of a process reads them.
+    assert config.alerts() == config.alerts() == (rule,)
 
 
 @pytest.mark.parametrize(

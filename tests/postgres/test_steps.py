@@ -100,7 +100,10 @@ async def test_a_step_that_comes_during_a_reap_is_stale(
     await registered(store, "next", replaces="first")
     async with user.transaction():
         now = await store.now()
-        assert await user.fetchval(f"SELECT pending FROM {schema}.reap_v1($1, 'x', 9)", now) == 1
+        assert (
+            await user.fetchval(f"SELECT pending FROM {schema}.reap_v1($1, 'x', 9, 'g', 'x')", now)
+            == 1
+        )
         late = asyncio.create_task(worker.exchange(steps=[step(job)]))
         await waiting_for_a_lock(user)
     assert [reply.verdict for reply in (await late).steps] == [Verdict.STALE]

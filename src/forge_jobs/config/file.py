@@ -163,7 +163,7 @@ def _file_alerts(path: Path, table: object) -> "tuple[AlertRule, ...]":
     if not table:
         return ()
     # Imported here: programs without alerts do not load time zones.
-    from .alerts import alert_rules
+    from .alert_rules import alert_rules
 
     return alert_rules(path, table)
 
