@@ -21,6 +21,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _OWN_LOGGERS: Final = "telegram_gateway"
 _STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
+    "asctime",
     "taskName",
     "color_message",
 }

@@ -147,6 +147,18 @@ async def test_g3_lines_of_the_engine_keep_their_facts(bots: Bots, output: io.St
     assert fields["message"] == "job is dead"
 
 
+def test_g3_what_another_formatter_leaves_in_a_record_is_no_fact(
+    bots: Bots, output: io.StringIO
+) -> None:
+    other = logging.StreamHandler(io.StringIO())
+    other.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.getLogger().addHandler(other)
+    log_to(output, bots.gateway(ECHO))
+    logging.getLogger("forge_jobs.engine").error("job is dead", extra={"job_id": "01ABC"})
+    [line] = output.getvalue().splitlines()
+    assert line.endswith("forge_jobs.engine: job is dead job_id=01ABC")
+
+
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 async def test_g3_no_line_contains_a_planted_secret(
     bots: Bots, back: Backend, output: io.StringIO, as_json: bool

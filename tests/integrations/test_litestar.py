@@ -1,7 +1,8 @@
 """The plugin for Litestar."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,6 +15,16 @@ from starlette.requests import Request
 from forge_jobs import BadOption, Forge
 from forge_jobs.integrations.litestar import ForgePlugin
 from forge_jobs.web import Identity, Role
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Litestar configures the logging of the process; other tests have their own."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
 
 
 @post("/greet/{name:str}")
