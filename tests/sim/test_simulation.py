@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,11 @@ def test_seeds_that_once_failed_pass() -> None:
     for line in lines:
         words = line.partition("#")[0].split()
         if words:
-            seed, jobs, nodes, minutes = words
-            assert_kept(
-                simulate(
-                    int(seed), Options(jobs=int(jobs), nodes=int(nodes), minutes=float(minutes))
-                )
-            )
+            seed, jobs, nodes, minutes, *workflows = words
+            chosen = Options(jobs=int(jobs), nodes=int(nodes), minutes=float(minutes))
+            if workflows:
+                chosen = replace(chosen, workflows=int(workflows[0]))
+            assert_kept(simulate(int(seed), chosen))
 
 
 @pytest.mark.parametrize("seed", [3, 17, 29])

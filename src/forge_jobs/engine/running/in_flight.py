@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
-from forge_jobs.core.errors import BadStep, ForgeError
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Dead, Failed, Missing
@@ -169,9 +169,8 @@ class InFlightJobs:
                 await steps.check_committed()
                 outcome = await with_all_cursors(steps, outcome)
             except ForgeError as error:
-                if not isinstance(error, BadStep):
-                    # Nobody knows: the next run must look.
-                    steps.assume_stored()
+                # A commit may still be under way: the next run must look.
+                steps.assume_stored()
                 if not isinstance(outcome.outcome, Failed | Dead):
                     outcome = RunOutcome(Failed(str(error)))
             if run.state is not RunState.LOST:

@@ -103,7 +103,7 @@ class RunSteps:
         return StepProgress(self.has_stored, MAX_FAILED_RUNS if retry is None else retry.total)
 
     def assume_stored(self) -> None:
-        """A step may have been committed: the store could not be asked."""
+        """A step may be committed by the time of the finish, although the store did not say so."""
         self._has_sent = True
 
     def cursors(self) -> tuple[StepWrite, ...]:
